@@ -1,0 +1,57 @@
+# pg_vacuum_resume: the extension and its command-line tool.
+#
+#   make                    build both against the server of PG_CONFIG
+#   make install            install both into that server
+#   make installcheck       run t/*.pl on throw-away servers of that installation
+#   make server-regress     the server's own regression suite through our pass
+#
+# tools/test and tools/demo do all of this on a private copy of the server.
+
+EXTENSION = pg_vacuum_resume
+MODULE_big = pg_vacuum_resume
+DATA = sql/pg_vacuum_resume--0.1.sql
+
+PG_CONFIG ?= pg_config
+PG_MAJOR := $(shell $(PG_CONFIG) --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
+
+# The only file that depends on the server's major version is page_<major>.c.
+OBJS = src/module.o src/settings.o src/attach.o src/command.o src/run.o src/plan.o \
+	src/scan.o src/vm.o src/dead_tids.o src/indexes.o src/reap.o src/truncate.o src/report.o \
+	src/functions.o src/page_$(PG_MAJOR).o
+
+TOOL = tools/pg_vacuum_resume
+EXTRA_CLEAN = $(TOOL) tmp_check
+
+PG_CPPFLAGS = -I$(srcdir)/include
+PG_CFLAGS = -std=gnu99 -D_GNU_SOURCE -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
+	-Wno-missing-field-initializers -Wno-clobbered
+
+TAP_TESTS = 1
+PROVE_FLAGS += -I $(srcdir)/t/lib
+
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+$(OBJS): $(wildcard $(srcdir)/include/*.h)
+
+all: $(TOOL)
+
+$(TOOL): $(srcdir)/tools/pg_vacuum_resume.c $(srcdir)/include/version.h
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(PG_CPPFLAGS) $(LDFLAGS) -o $@ $<
+
+install: install-tool
+
+install-tool: $(TOOL)
+	$(MKDIR_P) '$(DESTDIR)$(bindir)'
+	$(INSTALL_PROGRAM) $(TOOL) '$(DESTDIR)$(bindir)/pg_vacuum_resume'
+
+uninstall: uninstall-tool
+
+uninstall-tool:
+	rm -f '$(DESTDIR)$(bindir)/pg_vacuum_resume'
+
+server-regress:
+	$(SHELL) $(srcdir)/tools/server-regress
+
+.PHONY: install-tool uninstall-tool server-regress

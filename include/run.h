@@ -1,0 +1,147 @@
+/*
+ * run.h
+ *	  The state of one run: one VACUUM of one table.
+ */
+#ifndef PGVR_RUN_H
+#define PGVR_RUN_H
+
+#include "access/genam.h"
+#include "commands/vacuum.h"
+#include "executor/instrument.h"
+#include "portability/instr_time.h"
+#include "storage/buf.h"
+#include "utils/pg_rusage.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#include "dead_tids.h"
+#include "page.h"
+
+/* What a run is doing, as far as an error message tells. */
+typedef enum RunPhase
+{
+	RUN_STARTING,
+	RUN_SCANNING,
+	RUN_VACUUMING_INDEX,
+	RUN_REAPING,
+	RUN_CLEANING_UP_INDEX,
+	RUN_TRUNCATING
+} RunPhase;
+
+typedef struct RunPosition
+{
+	RunPhase	phase;
+	BlockNumber block;			/* InvalidBlockNumber if no particular one */
+	OffsetNumber offset;		/* InvalidOffsetNumber likewise */
+	const char *index_name;
+} RunPosition;
+
+/* Where the first heap pass is. */
+typedef struct ScanState
+{
+	BlockNumber next_block;		/* first block not scanned (nor skipped) yet */
+
+	/* what the visibility map says of the blocks from next_block on */
+	BlockNumber unskippable;	/* first one that has to be scanned */
+	bool		unskippable_all_visible;	/* the map's bit for that one */
+	bool		skipping;		/* is the range before it long enough to be skipped? */
+	Buffer		vmbuffer;		/* pinned page of the visibility map, or InvalidBuffer */
+
+	BlockNumber failsafe_checked;	/* block at which the failsafe was considered last */
+	BlockNumber fsm_vacuumed;	/* upper levels of the free space map are right below */
+} ScanState;
+
+/* What the run has done so far; pages in blocks of this table. */
+typedef struct RunCounters
+{
+	BlockNumber scanned_pages;
+	BlockNumber removed_pages;
+	BlockNumber dead_item_pages;
+	BlockNumber missed_dead_pages;
+	BlockNumber nonempty_pages; /* last page that prevents truncation + 1 */
+	int			index_passes;
+	int64		tuples_deleted;
+	int64		dead_items;
+	int64		live_tuples;
+	int64		recently_dead_tuples;
+	int64		missed_dead_tuples;
+} RunCounters;
+
+/* Clocks and counters as they were when the run began, for its report. */
+typedef struct RunStart
+{
+	bool		reporting;		/* will there be a report at all? */
+	PGRUsage	rusage;
+	TimestampTz time;
+	int64		read_time;		/* microseconds */
+	int64		write_time;
+	WalUsage	wal;
+	BufferUsage buffers;
+} RunStart;
+
+typedef struct VacuumRun
+{
+	/* the table, its indexes, and their names (safe to use while failing) */
+	Relation	rel;
+	Relation   *indexes;
+	int			nindexes;
+	char	   *database_name;
+	char	   *schema_name;
+	char	   *table_name;
+	char	  **index_names;
+
+	/* the command */
+	VacuumParams *params;
+	BufferAccessStrategy strategy;
+	bool		verbose;
+
+	/* the plan: what this run will do */
+	BlockNumber first_block;	/* where the scan begins */
+	BlockNumber rel_blocks;		/* size when the cutoffs were taken, less what was truncated */
+	BlockNumber rel_blocks_at_start;
+	double		old_live_tuples;	/* pg_class.reltuples before */
+	bool		skip_with_map;	/* may pages be skipped at all? */
+	bool		may_bypass_indexes; /* may a few dead TIDs be left for next time? */
+	bool		vacuum_indexes;
+	bool		clean_up_indexes;
+	bool		truncate;
+	bool		failsafe;		/* wraparound is near: only freeze */
+
+	/* the work */
+	RunPosition position;
+	PageContext pages;
+	ScanState	scan;
+	DeadTids	dead;
+	IndexWorkers *index_workers;	/* NULL if index passes are not parallel */
+	IndexBulkDeleteResult **index_results;
+
+	/* what came of it */
+	RunCounters done;
+	bool		skipped_all_visible;	/* skipped a page that may hold unfrozen XIDs */
+	double		new_live_tuples;
+	double		new_rel_tuples;
+	BlockNumber new_rel_blocks;
+	Carry		new_frozen;		/* values for pg_class; invalid if they cannot advance */
+	bool		frozenxid_updated;
+	bool		minmulti_updated;
+
+	RunStart	start;
+} VacuumRun;
+
+extern void vacuum_run(Relation rel, struct VacuumParams *params,
+					   BufferAccessStrategy strategy);
+extern bool run_check_failsafe(VacuumRun *run);
+
+/* Enter a phase; returns the position to go back to. */
+static inline RunPosition
+run_enter(VacuumRun *run, RunPhase phase, BlockNumber block)
+{
+	RunPosition previous = run->position;
+
+	run->position.phase = phase;
+	run->position.block = block;
+	run->position.offset = InvalidOffsetNumber;
+	return previous;
+}
+
+#endif							/* PGVR_RUN_H */

@@ -1,0 +1,14 @@
+/*
+ * vm.h
+ *	  Reading the visibility map many blocks at a time.
+ */
+#ifndef PGVR_VM_H
+#define PGVR_VM_H
+
+#include "storage/block.h"
+#include "storage/buf.h"
+
+extern BlockNumber vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
+									bool frozen_only, bool *skips_unfrozen);
+
+#endif							/* PGVR_VM_H */

@@ -1,0 +1,240 @@
+/*
+ * indexes.c
+ *	  Index passes: removing dead TIDs from indexes, and cleaning indexes up.
+ *
+ * An index pass goes through all indexes of the table, one after the other, or
+ * side by side with the server's parallel workers.  What an access method
+ * counts in a pass (an IndexBulkDeleteResult, allocated by it) is handed to it
+ * again in the next one and at last in cleanup.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "access/htup_details.h"
+#include "access/multixact.h"
+#include "access/transam.h"
+#include "commands/progress.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/autovacuum.h"
+#include "storage/bufmgr.h"
+#include "storage/itemptr.h"
+#include "utils/memutils.h"
+
+#include "indexes.h"
+
+/*
+ * Open and lock all indexes.
+ */
+void
+indexes_open(VacuumRun *run)
+{
+	vac_open_indexes(run->rel, RowExclusiveLock, &run->nindexes, &run->indexes);
+
+	run->index_results = palloc0(run->nindexes * sizeof(IndexBulkDeleteResult *));
+	run->index_names = palloc(run->nindexes * sizeof(char *));
+	for (int i = 0; i < run->nindexes; i++)
+		run->index_names[i] = pstrdup(RelationGetRelationName(run->indexes[i]));
+}
+
+/*
+ * How many dead TIDs may be collected before an index pass: what the memory
+ * setting allows, but not more than the table can have, and in any case the
+ * line pointers of one page.
+ */
+static int64
+max_dead_tids(VacuumRun *run)
+{
+	int			work_mem = maintenance_work_mem;	/* kB */
+	int64		max_tids;
+
+	/* reaped page by page */
+	if (run->nindexes == 0)
+		return MaxHeapTuplesPerPage;
+
+	if (server_is_autovacuum_worker() && autovacuum_work_mem != -1)
+		work_mem = autovacuum_work_mem;
+
+	max_tids = server_max_dead_tids(Min((size_t) work_mem * 1024, MaxAllocSize));
+	max_tids = Min(max_tids, INT_MAX);
+	max_tids = Min(max_tids, (int64) run->rel_blocks * MaxHeapTuplesPerPage);
+	return Max(max_tids, MaxHeapTuplesPerPage);
+}
+
+/*
+ * Make room for the dead TIDs, in memory shared with parallel workers if this
+ * run is to have any.  A worker takes one index at a time, so a table with one
+ * index does not need them.
+ */
+void
+indexes_prepare(VacuumRun *run)
+{
+	int			requested = run->params->nworkers;	/* -1: no parallel vacuum */
+	int64		max_tids = max_dead_tids(run);
+
+	if (requested >= 0 && run->nindexes > 1 && run->vacuum_indexes)
+	{
+		if (!RelationUsesLocalBuffers(run->rel))
+			run->index_workers =
+				server_start_index_workers(run->rel, run->indexes, run->nindexes, requested,
+										   max_tids, run->verbose ? INFO : DEBUG2,
+										   run->strategy, &run->dead);
+		else if (requested > 0)
+			ereport(WARNING,
+					(errmsg("disabling parallel option of vacuum on \"%s\" --- cannot vacuum temporary tables in parallel",
+							run->table_name)));
+	}
+
+	if (run->index_workers == NULL)
+		dead_tids_init(&run->dead, palloc(max_tids * sizeof(DeadTid)), max_tids);
+}
+
+/* The question an access method asks for each of its entries. */
+static bool
+is_dead_tid(ItemPointer tid, void *state)
+{
+	return dead_tids_contain((const DeadTids *) state,
+							 ItemPointerGetBlockNumberNoCheck(tid),
+							 ItemPointerGetOffsetNumberNoCheck(tid));
+}
+
+/* Remove the dead TIDs from one index. */
+static void
+vacuum_index(VacuumRun *run, int i)
+{
+	RunPosition previous = run_enter(run, RUN_VACUUMING_INDEX, InvalidBlockNumber);
+	IndexVacuumInfo info;
+
+	run->position.index_name = run->index_names[i];
+
+	server_init_index_info(&info, run->indexes[i], run->rel, run->old_live_tuples, true,
+						   run->strategy);
+	run->index_results[i] = index_bulk_delete(&info, run->index_results[i],
+											  is_dead_tid, &run->dead);
+	ereport(info.message_level,
+			(errmsg("scanned index \"%s\" to remove %lld row versions",
+					run->index_names[i], (long long) run->dead.count)));
+
+	run->position = previous;
+}
+
+/* All indexes one after the other; false if the failsafe ended it. */
+static bool
+vacuum_indexes_serially(VacuumRun *run)
+{
+	void	   *directory = palloc(dead_tids_directory_bytes(&run->dead));
+	bool		complete = true;
+
+	dead_tids_build_directory(&run->dead, directory);
+	for (int i = 0; i < run->nindexes && complete; i++)
+	{
+		vacuum_index(run, i);
+		complete = !run_check_failsafe(run);
+	}
+	pfree(directory);
+
+	return complete;
+}
+
+/*
+ * Remove the collected dead TIDs from all indexes.
+ *
+ * Returns true if every index is done, so that the TIDs may be reaped; false if
+ * the wraparound failsafe ended the pass (then none may be, ever).
+ */
+bool
+indexes_vacuum(VacuumRun *run)
+{
+	bool		complete;
+
+	Assert(run->vacuum_indexes && run->clean_up_indexes);
+
+	if (run_check_failsafe(run))
+		return false;
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_INDEX);
+
+	if (run->index_workers == NULL)
+		complete = vacuum_indexes_serially(run);
+	else
+	{
+		server_bulk_delete_in_parallel(run->index_workers, &run->dead, run->old_live_tuples,
+									   run->done.index_passes);
+		complete = !run_check_failsafe(run);
+	}
+
+	/* a pass that the failsafe cut short counts, too */
+	run->done.index_passes++;
+	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS, run->done.index_passes);
+
+	return complete;
+}
+
+/* Let one index clean up after itself. */
+static void
+clean_up_index(VacuumRun *run, int i, bool estimated)
+{
+	RunPosition previous = run_enter(run, RUN_CLEANING_UP_INDEX, InvalidBlockNumber);
+	IndexVacuumInfo info;
+
+	run->position.index_name = run->index_names[i];
+
+	server_init_index_info(&info, run->indexes[i], run->rel, run->new_rel_tuples, estimated,
+						   run->strategy);
+	run->index_results[i] = vac_cleanup_one_index(&info, run->index_results[i]);
+
+	run->position = previous;
+}
+
+/*
+ * Let all indexes clean up after themselves, if that is wanted.
+ */
+void
+indexes_clean_up(VacuumRun *run)
+{
+	bool		estimated = run->done.scanned_pages < run->rel_blocks;
+
+	if (run->nindexes == 0 || !run->clean_up_indexes)
+		return;
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_INDEX_CLEANUP);
+
+	if (run->index_workers != NULL)
+		server_clean_up_in_parallel(run->index_workers, run->new_rel_tuples,
+									run->done.index_passes, estimated);
+	else
+		for (int i = 0; i < run->nindexes; i++)
+			clean_up_index(run, i, estimated);
+}
+
+/*
+ * Done with the indexes: stop the workers, update pg_class rows of the indexes
+ * whose entries were counted exactly, and close them.  Their locks stay until
+ * the transaction ends.
+ */
+void
+indexes_close(VacuumRun *run)
+{
+	if (run->index_workers != NULL)
+	{
+		/* the dead TIDs go with it; there are none by now */
+		server_stop_index_workers(run->index_workers, run->index_results);
+		run->index_workers = NULL;
+		dead_tids_init(&run->dead, NULL, 0);
+	}
+
+	for (int i = 0; run->clean_up_indexes && i < run->nindexes; i++)
+	{
+		const IndexBulkDeleteResult *result = run->index_results[i];
+		const Carry unchanged = {InvalidTransactionId, InvalidMultiXactId};
+
+		if (result != NULL && !result->estimated_count)
+			server_update_relstats(run->indexes[i], result->num_pages,
+								   result->num_index_tuples, 0, false, &unchanged,
+								   NULL, NULL);
+	}
+
+	vac_close_indexes(run->nindexes, run->indexes, NoLock);
+	run->indexes = NULL;
+}

@@ -1,0 +1,439 @@
+/*
+ * scan.c
+ *	  The first heap pass: prune, freeze, collect dead TIDs.
+ *
+ * Pages that the visibility map lets a run skip are skipped, but only in
+ * ranges of at least 32: reading is sequential, the system reads ahead, and
+ * every all-visible page that is read after all may let relfrozenxid advance.
+ * An aggressive run skips all-frozen pages only.  The last page is always
+ * read: whether it is empty decides if truncating is worth an exclusive lock.
+ *
+ * The scan can start at any block, and between two pages it can stop: what it
+ * needs to go on is next_block (and what it learned of the map, which can be
+ * learned again).  scan_heap() returns there when memory is full.
+ */
+#include "postgres.h"
+
+#include "access/visibilitymap.h"
+#include "access/xloginsert.h"
+#include "commands/progress.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/freespace.h"
+
+#include "reap.h"
+#include "scan.h"
+#include "vm.h"
+
+/* Shorter ranges are read although they could be skipped. */
+#define MIN_SKIPPED_BLOCKS 32
+
+/* Blocks between two looks at how near wraparound is: 4 GB. */
+#define FAILSAFE_INTERVAL ((BlockNumber) (UINT64CONST(4) * 1024 * 1024 * 1024 / BLCKSZ))
+
+/* Without indexes: blocks between two vacuums of the free space map, 8 GB. */
+#define FSM_INTERVAL ((BlockNumber) (UINT64CONST(8) * 1024 * 1024 * 1024 / BLCKSZ))
+
+/*
+ * Ask the visibility map which range of blocks can be skipped from a block on,
+ * and whether it is long enough to be.
+ *
+ * The answer may be out of date at once; that is harmless.  A page whose bit is
+ * cleared after we looked has got XIDs that are newer than our cutoffs.
+ */
+static void
+look_ahead(VacuumRun *run, BlockNumber from)
+{
+	ScanState  *scan = &run->scan;
+	bool		aggressive = run->pages.aggressive;
+	bool		skips_unfrozen = false;
+	BlockNumber block = from;
+
+	scan->unskippable_all_visible = true;
+	while (block < run->rel_blocks)
+	{
+		uint8		bits = visibilitymap_get_status(run->rel, block, &scan->vmbuffer);
+
+		if (!(bits & VISIBILITYMAP_ALL_VISIBLE))
+		{
+			scan->unskippable_all_visible = false;
+			break;
+		}
+		if (block == run->rel_blocks - 1 || !run->skip_with_map)
+			break;
+		if (aggressive && !(bits & VISIBILITYMAP_ALL_FROZEN))
+			break;
+
+		server_pause_point();
+		block = vm_skippable_end(scan->vmbuffer, block, run->rel_blocks - 1, aggressive,
+								 &skips_unfrozen);
+	}
+
+	scan->unskippable = block;
+	scan->skipping = block - from >= MIN_SKIPPED_BLOCKS;
+
+	/* R7: a page skipped that may hold unfrozen XIDs keeps relfrozenxid back */
+	if (scan->skipping && skips_unfrozen)
+		run->skipped_all_visible = true;
+}
+
+/*
+ * Get ready to scan from run->first_block to the table's end.
+ */
+void
+scan_begin(VacuumRun *run)
+{
+	ScanState  *scan = &run->scan;
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS, run->rel_blocks);
+	server_progress_max_dead_tids(run->dead.capacity);
+
+	scan->next_block = run->first_block;
+	scan->vmbuffer = InvalidBuffer;
+	scan->failsafe_checked = run->first_block;
+	scan->fsm_vacuumed = run->first_block;
+	look_ahead(run, run->first_block);
+}
+
+/*
+ * Done with the pages, for good or for now: release what the scan holds.
+ */
+static void
+release_map(ScanState *scan)
+{
+	if (BufferIsValid(scan->vmbuffer))
+		ReleaseBuffer(scan->vmbuffer);
+	scan->vmbuffer = InvalidBuffer;
+}
+
+void
+scan_end(VacuumRun *run)
+{
+	release_map(&run->scan);
+	run->position.block = InvalidBlockNumber;
+	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, run->rel_blocks);
+}
+
+/*
+ * Make the space freed below next_block visible in the free space map's upper
+ * levels, where backends look for it.
+ */
+void
+scan_vacuum_free_space_map(VacuumRun *run)
+{
+	ScanState  *scan = &run->scan;
+
+	if (scan->next_block > scan->fsm_vacuumed)
+		FreeSpaceMapVacuumRange(run->rel, scan->fsm_vacuumed, scan->next_block);
+	scan->fsm_vacuumed = scan->next_block;
+}
+
+/*
+ * Take a page whose buffer is locked and that holds no line pointers: it only
+ * needs to be found by those who look for space.  A page that was never
+ * initialized stays out of the visibility map, so that the next vacuum comes
+ * here again: its free space map entry may be lost in a crash.  An empty one is
+ * all-visible and all-frozen.
+ *
+ * Returns true if it was such a page; lock and pin are released then.  Returns
+ * false if not; a share lock may have become an exclusive one.
+ */
+static bool
+take_blank_page(VacuumRun *run, Buffer buf, BlockNumber block, bool share_locked)
+{
+	Page		page = BufferGetPage(buf);
+	Size		free_space;
+
+	if (PageIsNew(page))
+	{
+		UnlockReleaseBuffer(buf);
+		if (GetRecordedFreeSpace(run->rel, block) == 0)
+			RecordPageWithFreeSpace(run->rel, block, BLCKSZ - SizeOfPageHeaderData);
+		return true;
+	}
+
+	if (!PageIsEmpty(page))
+		return false;
+
+	if (share_locked)
+	{
+		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
+		if (!PageIsEmpty(page))
+			return false;
+	}
+
+	if (!PageIsAllVisible(page))
+	{
+		START_CRIT_SECTION();
+
+		MarkBufferDirty(buf);
+
+		/*
+		 * Extending a table is not logged, so a backend that failed right
+		 * after may have left a page that WAL knows nothing of.  Replay of the
+		 * map's record needs the page; log it first.
+		 */
+		if (RelationNeedsWAL(run->rel) && PageGetLSN(page) == InvalidXLogRecPtr)
+			log_newpage_buffer(buf, true);
+
+		PageSetAllVisible(page);
+		visibilitymap_set(run->rel, block, buf, InvalidXLogRecPtr, run->scan.vmbuffer,
+						  InvalidTransactionId,
+						  VISIBILITYMAP_ALL_VISIBLE | VISIBILITYMAP_ALL_FROZEN);
+
+		END_CRIT_SECTION();
+	}
+
+	free_space = PageGetHeapFreeSpace(page);
+	UnlockReleaseBuffer(buf);
+	RecordPageWithFreeSpace(run->rel, block, free_space);
+	return true;
+}
+
+/* Add what was counted on a page. */
+static void
+count_page(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
+{
+	RunCounters *done = &run->done;
+
+	done->tuples_deleted += outcome->tuples_deleted;
+	done->live_tuples += outcome->live_tuples;
+	done->recently_dead_tuples += outcome->recently_dead_tuples;
+	done->missed_dead_tuples += outcome->missed_dead_tuples;
+	if (outcome->missed_dead_tuples > 0)
+		done->missed_dead_pages++;
+	if (outcome->prevents_truncation)
+		done->nonempty_pages = block + 1;
+}
+
+/* Remember a page's dead line pointers; scan_heap() has made sure of the room. */
+static void
+collect_dead_tids(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
+{
+	dead_tids_append(&run->dead, block, outcome->dead, outcome->ndead);
+	run->done.dead_items += outcome->ndead;
+	run->done.dead_item_pages++;
+	server_progress_dead_tids(run->dead.count);
+}
+
+/* Last step for a page: let go of it, and record its free space. */
+static void
+release_page(VacuumRun *run, Buffer buf, BlockNumber block, bool record_free_space)
+{
+	Size		free_space = 0;
+
+	if (record_free_space)
+		free_space = PageGetHeapFreeSpace(BufferGetPage(buf));
+	UnlockReleaseBuffer(buf);
+	if (record_free_space)
+		RecordPageWithFreeSpace(run->rel, block, free_space);
+}
+
+/*
+ * Bring page and map in line with what the page deserves.  map_all_visible is
+ * what the map said before the page was locked.  The caller has the page
+ * locked for cleanup.
+ */
+static void
+update_map(VacuumRun *run, Buffer buf, BlockNumber block, const PageOutcome *outcome,
+		   bool map_all_visible)
+{
+	Page		page = BufferGetPage(buf);
+	Buffer	   *vmbuffer = &run->scan.vmbuffer;
+
+	if (outcome->all_visible && !map_all_visible)
+	{
+		uint8		bits = VISIBILITYMAP_ALL_VISIBLE;
+
+		if (outcome->all_frozen)
+			bits |= VISIBILITYMAP_ALL_FROZEN;
+
+		/*
+		 * The page's own bit may be set already.  With checksums the page must
+		 * be dirty all the same before the map's record refers to it; that
+		 * case is too rare to tell apart.
+		 */
+		PageSetAllVisible(page);
+		MarkBufferDirty(buf);
+		visibilitymap_set(run->rel, block, buf, InvalidXLogRecPtr, *vmbuffer,
+						  outcome->visibility_cutoff, bits);
+	}
+	else if (map_all_visible && !PageIsAllVisible(page) &&
+			 visibilitymap_get_status(run->rel, block, vmbuffer) & VISIBILITYMAP_ALL_VISIBLE)
+	{
+		/* the bit was not cleared since we looked ahead: the map is wrong */
+		elog(WARNING, "page is not marked all-visible but visibility map bit is set in relation \"%s\" page %u",
+			 run->table_name, block);
+		visibilitymap_clear(run->rel, block, *vmbuffer, VISIBILITYMAP_VALID_BITS);
+	}
+	else if (outcome->ndead > 0 && PageIsAllVisible(page))
+	{
+		/*
+		 * Rows that only seem too new for an all-visible page are no sign of
+		 * trouble, the horizon can move back.  A dead line pointer is.
+		 */
+		elog(WARNING, "page containing LP_DEAD items is marked as all-visible in relation \"%s\" page %u",
+			 run->table_name, block);
+		PageClearAllVisible(page);
+		MarkBufferDirty(buf);
+		visibilitymap_clear(run->rel, block, *vmbuffer, VISIBILITYMAP_VALID_BITS);
+	}
+	else if (map_all_visible && outcome->all_visible && outcome->all_frozen &&
+			 !(visibilitymap_get_status(run->rel, block, vmbuffer) & VISIBILITYMAP_ALL_FROZEN))
+	{
+		/* no conflict horizon: freezing cannot take a row from anybody's view */
+		visibilitymap_set(run->rel, block, buf, InvalidXLogRecPtr, *vmbuffer,
+						  InvalidTransactionId, VISIBILITYMAP_ALL_FROZEN);
+	}
+}
+
+/*
+ * A page with dead line pointers in a table without indexes: reap it at once.
+ * That also considers the map, which may have got better than outcome says.
+ */
+static void
+reap_at_once(VacuumRun *run, Buffer buf, BlockNumber block, const PageOutcome *outcome)
+{
+	ScanState  *scan = &run->scan;
+
+	reap_page(run, buf, block, outcome->dead, outcome->ndead, &scan->vmbuffer);
+	dead_tids_clear(&run->dead);
+
+	if (block - scan->fsm_vacuumed >= FSM_INTERVAL)
+	{
+		FreeSpaceMapVacuumRange(run->rel, scan->fsm_vacuumed, block);
+		scan->fsm_vacuumed = block;
+	}
+
+	release_page(run, buf, block, true);
+}
+
+/*
+ * A page whose cleanup lock is not to be had: make do with the share lock that
+ * the caller got.  Returns false if that does not do for this run, which then
+ * has to wait; otherwise lock and pin are released.
+ */
+static bool
+take_unpruned_page(VacuumRun *run, Buffer buf, BlockNumber block)
+{
+	PageOutcome outcome;
+
+	if (!page_inspect_unpruned(&run->pages, buf, &outcome))
+		return false;
+
+	/* one-pass mode reaps under a cleanup lock or not at all */
+	if (run->nindexes == 0 && outcome.ndead > 0)
+	{
+		outcome.prevents_truncation = true;
+		outcome.missed_dead_tuples += outcome.ndead;
+		outcome.ndead = 0;
+	}
+
+	count_page(run, block, &outcome);
+	if (outcome.ndead > 0)
+		collect_dead_tids(run, block, &outcome);
+
+	/* a page that will be reaped gets its free space recorded then */
+	release_page(run, buf, block, outcome.ndead == 0);
+	return true;
+}
+
+/*
+ * Scan one page.  map_all_visible is what the visibility map said of it.
+ */
+static void
+scan_page(VacuumRun *run, BlockNumber block, bool map_all_visible)
+{
+	PageOutcome outcome;
+	Buffer		buf;
+
+	/* pinned beforehand: reading the map while the page is locked would block others */
+	visibilitymap_pin(run->rel, block, &run->scan.vmbuffer);
+	buf = ReadBufferExtended(run->rel, MAIN_FORKNUM, block, RBM_NORMAL, run->strategy);
+
+	if (!ConditionalLockBufferForCleanup(buf))
+	{
+		LockBuffer(buf, BUFFER_LOCK_SHARE);
+		if (take_blank_page(run, buf, block, true) || take_unpruned_page(run, buf, block))
+			return;
+
+		/* an aggressive run must freeze here, so it has to wait */
+		LockBuffer(buf, BUFFER_LOCK_UNLOCK);
+		LockBufferForCleanup(buf);
+	}
+	if (take_blank_page(run, buf, block, false))
+		return;
+
+	page_prune_and_freeze(&run->pages, buf, &outcome);
+	count_page(run, block, &outcome);
+	if (outcome.ndead > 0)
+	{
+		collect_dead_tids(run, block, &outcome);
+		if (run->nindexes == 0)
+		{
+			reap_at_once(run, buf, block, &outcome);
+			return;
+		}
+	}
+
+	update_map(run, buf, block, &outcome, map_all_visible);
+
+	/* a page that will be reaped gets its free space recorded then */
+	release_page(run, buf, block, outcome.ndead == 0 || !run->vacuum_indexes);
+}
+
+/*
+ * Scan up to the table's end, or until there might not be room for the next
+ * page's dead TIDs.
+ *
+ * Returns true at the table's end; false if the caller has to empty the set of
+ * dead TIDs and call again.  Holds no pin and no lock on any page then.
+ */
+bool
+scan_heap(VacuumRun *run)
+{
+	ScanState  *scan = &run->scan;
+
+	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
+
+	while (scan->next_block < run->rel_blocks)
+	{
+		BlockNumber block;
+		bool		map_all_visible;
+
+		if (scan->skipping && scan->next_block < scan->unskippable)
+			scan->next_block = scan->unskippable;
+		block = scan->next_block;
+
+		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block);
+		run_enter(run, RUN_SCANNING, block);
+
+		/* Between two pages: no page is locked, all below block are done. */
+		server_pause_point();
+		if (block - scan->failsafe_checked >= FAILSAFE_INTERVAL)
+		{
+			run_check_failsafe(run);
+			scan->failsafe_checked = block;
+		}
+		if (dead_tids_room(&run->dead) < MaxHeapTuplesPerPage)
+		{
+			release_map(scan);
+			return false;
+		}
+
+		map_all_visible = true;
+		if (block == scan->unskippable)
+		{
+			map_all_visible = scan->unskippable_all_visible;
+			look_ahead(run, block + 1);
+		}
+
+		run->done.scanned_pages++;
+		scan_page(run, block, map_all_visible);
+		scan->next_block = block + 1;
+	}
+
+	return true;
+}
