@@ -199,8 +199,12 @@ freeze(PageContext *context, Buffer buf, xl_heap_freeze_tuple *frozen, int nfroz
 		heap_execute_freeze_tuple((HeapTupleHeader) PageGetItem(page, item), &frozen[i]);
 	}
 	if (RelationNeedsWAL(context->rel))
-		PageSetLSN(page, log_heap_freeze(context->rel, buf, context->cutoffs.freeze_limit,
-										 frozen, nfrozen));
+	{
+		XLogRecPtr	lsn = log_heap_freeze(context->rel, buf, context->cutoffs.freeze_limit,
+										  frozen, nfrozen);
+
+		PageSetLSN(page, lsn);	/* a macro that evaluates it twice */
+	}
 
 	END_CRIT_SECTION();
 }
@@ -436,12 +440,14 @@ page_reap(PageContext *context, Buffer buf, const OffsetNumber *dead, int ndead)
 	if (RelationNeedsWAL(context->rel))
 	{
 		xl_heap_vacuum record = {.nunused = ndead};
+		XLogRecPtr	lsn;
 
 		XLogBeginInsert();
 		XLogRegisterData((char *) &record, SizeOfHeapVacuum);
 		XLogRegisterBuffer(0, buf, REGBUF_STANDARD);
 		XLogRegisterBufData(0, (char *) dead, ndead * sizeof(OffsetNumber));
-		PageSetLSN(page, XLogInsert(RM_HEAP2_ID, XLOG_HEAP2_VACUUM));
+		lsn = XLogInsert(RM_HEAP2_ID, XLOG_HEAP2_VACUUM);
+		PageSetLSN(page, lsn);
 	}
 
 	END_CRIT_SECTION();
