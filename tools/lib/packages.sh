@@ -45,9 +45,9 @@ install_missing_packages()
 
 	say "Installing: ${missing//$'\n'/ }"
 	if [ "$(id -u)" -eq 0 ]; then
-		bash "$tools_lib/install-packages"
+		bash "$tools_lib/install-packages" || die "could not install what is missing"
 	elif command -v sudo >/dev/null; then
-		sudo bash "$tools_lib/install-packages"
+		sudo bash "$tools_lib/install-packages" || die "could not install what is missing"
 	else
 		die "these packages are missing, and installing them takes root or sudo: ${missing//$'\n'/ }"
 	fi
