@@ -20,7 +20,8 @@ OBJS = src/module.o src/settings.o src/attach.o src/command.o src/run.o src/plan
 	src/functions.o src/page_$(PG_MAJOR).o
 
 TOOL = tools/pg_vacuum_resume
-EXTRA_CLEAN = $(TOOL) tmp_check
+UNIT_TESTS = $(patsubst %.c,%,$(wildcard $(srcdir)/t/unit/*.c))
+EXTRA_CLEAN = $(TOOL) $(UNIT_TESTS) tmp_check
 
 PG_CPPFLAGS = -I$(srcdir)/include
 PG_CFLAGS = -std=gnu99 -D_GNU_SOURCE -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
@@ -34,11 +35,15 @@ include $(PGXS)
 
 $(OBJS): $(wildcard $(srcdir)/include/*.h)
 
-all: $(TOOL)
+all: $(TOOL) $(UNIT_TESTS)
 
 $(TOOL): $(srcdir)/tools/pg_vacuum_resume.c $(srcdir)/include/version.h
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(PG_CPPFLAGS) $(LDFLAGS) -o $@ $<
+
+# with assertions, and without the server's headers
+$(srcdir)/t/unit/dead_tids: $(srcdir)/t/unit/dead_tids.c $(srcdir)/src/dead_tids.c $(srcdir)/include/dead_tids.h
+	$(CC) -g -O1 -Wall -Wextra -std=c99 -D_DEFAULT_SOURCE -I$(srcdir)/include -o $@ $(filter %.c,$^)
 
 install: install-tool
 
