@@ -97,6 +97,13 @@ dead_tids_next_page(const DeadTids *dead, int64_t *position,
 	return noffsets;
 }
 
+/* The bucket of a block; over the largest tables a shift can be all of 32 bits. */
+static inline uint32_t
+bucket_of(const DeadTids *dead, uint32_t block)
+{
+	return (uint32_t) ((uint64_t) (block - dead->first_block) >> dead->bucket_shift);
+}
+
 /* Buckets that a directory of 2^shift blocks each needs to span the set. */
 static uint64_t
 buckets_for_shift(const DeadTids *dead, int shift)
@@ -153,7 +160,7 @@ dead_tids_build_directory(DeadTids *dead, void *memory)
 	dead->directory[0] = 0;
 	for (int64_t i = 0; i < dead->count; i++)
 	{
-		uint32_t	own = (tid_block(&dead->tids[i]) - dead->first_block) >> dead->bucket_shift;
+		uint32_t	own = bucket_of(dead, tid_block(&dead->tids[i]));
 
 		while (bucket < own)
 			dead->directory[++bucket] = (uint32_t) i;
@@ -175,7 +182,7 @@ dead_tids_contain(const DeadTids *dead, uint32_t block, uint16_t offset)
 	if (block < dead->first_block || block > dead->last_block)
 		return false;
 
-	entry = &dead->directory[(block - dead->first_block) >> dead->bucket_shift];
+	entry = &dead->directory[bucket_of(dead, block)];
 	low = entry[0];
 	high = entry[1];
 	while (low < high)
