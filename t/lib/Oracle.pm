@@ -1,0 +1,339 @@
+
+=pod
+
+=head1 NAME
+
+Oracle - the server's own tools judge a table
+
+=head1 SYNOPSIS
+
+  use Oracle;
+
+  Oracle::prepare($node, 'postgres');
+  my ($ok, @complaints) = Oracle::check_table($node, 'postgres', 'public.t');
+  Oracle::table_ok($node, 'postgres', 'public.t');
+
+=head1 DESCRIPTION
+
+A table is judged by
+
+=over
+
+=item *
+
+amcheck: verify_heapam of the table and its TOAST table, and
+bt_index_check(heapallindexed => true) of every b-tree of both (a deferrable or
+unfinished index is passed over if it is not valid);
+
+=item *
+
+pg_visibility: pg_check_frozen and pg_check_visible, of both;
+
+=item *
+
+its own b-trees: a sequential scan, an index scan in index order and, where the
+server can, an index-only scan see the same rows with the same key.  An index
+entry that survived its row and points to another row, which reused the line
+pointer, shows up here, and so does a visibility map that lets dead rows appear;
+
+=item *
+
+reading each value, if it has a TOAST table.
+
+=back
+
+The table must not change between the scans.  Works on a standby too, if the
+extensions were made on its primary.
+
+=cut
+
+package Oracle;
+
+use strict;
+use warnings;
+
+use Test::More;
+
+# Settings for the scans that are compared
+my $seq_scan = <<'EOQ';
+SET enable_seqscan = on; SET enable_indexscan = off; SET enable_indexonlyscan = off;
+EOQ
+my $index_scan = <<'EOQ';
+SET enable_seqscan = off; SET enable_indexscan = on; SET enable_indexonlyscan = off;
+EOQ
+my $index_only_scan = <<'EOQ';
+SET enable_seqscan = off; SET enable_indexscan = on; SET enable_indexonlyscan = on;
+EOQ
+
+=pod
+
+=head1 FUNCTIONS
+
+=over
+
+=item Oracle::prepare($node, $db)
+
+Make the extensions that are needed.
+
+=cut
+
+sub prepare
+{
+	my ($node, $db) = @_;
+
+	$node->safe_psql($db, <<'EOQ');
+SET client_min_messages = warning;
+CREATE EXTENSION IF NOT EXISTS amcheck;
+CREATE EXTENSION IF NOT EXISTS pg_visibility;
+EOQ
+	return;
+}
+
+=pod
+
+=item Oracle::check_table($node, $db, $table)
+
+Returns whether all is well, and a list of complaints.
+
+=cut
+
+sub check_table
+{
+	my ($node, $db, $table) = @_;
+	my @complaints;
+
+	# The table, its TOAST table, and the b-trees of each
+	my (@heaps, %btrees);
+	foreach my $row (lines($node, $db, <<"EOQ"))
+SELECT h.oid::regclass, i.indexrelid::regclass
+FROM (SELECT oid FROM pg_class WHERE oid = '$table'::regclass
+		UNION ALL
+		SELECT reltoastrelid FROM pg_class WHERE oid = '$table'::regclass AND reltoastrelid <> 0) AS h
+	LEFT JOIN (pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+		JOIN pg_am a ON a.oid = c.relam AND a.amname = 'btree')
+		ON i.indrelid = h.oid AND i.indisvalid AND i.indisready
+ORDER BY h.oid <> '$table'::regclass, i.indexrelid
+EOQ
+	{
+		my ($heap, $index) = split /\|/, $row;
+		push @heaps, $heap unless $btrees{$heap};
+		$btrees{$heap} ||= [];
+		push @{ $btrees{$heap} }, $index if defined $index && $index ne '';
+	}
+
+	# Each check prints its complaints, and then one line that says that it took
+	# place.
+	my $script = '';
+	my $expected = 0;
+
+	foreach my $heap (@heaps)
+	{
+		foreach my $check (
+			[ 'verify_heapam', "SELECT blkno, offnum, attnum, msg FROM verify_heapam('$heap')" ],
+			[ 'pg_check_frozen', "SELECT t_ctid FROM pg_check_frozen('$heap')" ],
+			[ 'pg_check_visible', "SELECT t_ctid FROM pg_check_visible('$heap')" ])
+		{
+			my ($name, $query) = @$check;
+			$script .= "SELECT format('$name($heap): %s', x) FROM ($query) AS x;\n"
+			  . "SELECT 'checked';\n";
+			$expected++;
+		}
+		foreach my $index (@{ $btrees{$heap} })
+		{
+			$script .= "SELECT CASE WHEN bt_index_check('$index', heapallindexed => true) IS NULL"
+			  . " THEN 'bt_index_check returned NULL' ELSE 'checked' END;\n";
+			$expected++;
+		}
+	}
+	$script .= "SELECT 'checked' FROM (SELECT count(t::text) FROM $table AS t) AS x;\n";
+	$expected++;
+
+	my ($ret, $stdout, $stderr) = $node->psql($db, $script, on_error_stop => 0);
+	my @lines = split /\n/, $stdout;
+	my $checked = grep { $_ eq 'checked' } @lines;
+
+	push @complaints, grep { $_ ne 'checked' } @lines;
+	push @complaints, $stderr if $stderr ne '';
+	push @complaints, "only $checked of $expected checks took place"
+	  if $checked != $expected && $stderr eq '';
+	push @complaints, scans_differ($node, $db, $heaps[0], @{ $btrees{ $heaps[0] } })
+	  if @{ $btrees{ $heaps[0] } };
+	return (@complaints == 0, @complaints);
+}
+
+=pod
+
+=item Oracle::table_ok($node, $db, $table [, $name ])
+
+The same as one test.
+
+=cut
+
+sub table_ok
+{
+	my ($node, $db, $table, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($ok, @complaints) = check_table($node, $db, $table);
+
+	ok($ok, $name // "$table: amcheck, pg_visibility and all scans agree")
+	  or diag(join("\n", @complaints > 20 ? (@complaints[ 0 .. 19 ], '...') : @complaints));
+	return $ok;
+}
+
+=pod
+
+=item Oracle::same_rows($node, $db, $table, $condition)
+
+For indexes other than b-trees: complaints if a sequential scan and whatever the
+planner uses without one find different rows for a condition, or if it cannot do
+without.
+
+=cut
+
+sub same_rows
+{
+	my ($node, $db, $table, $condition) = @_;
+	my $query = "SELECT count(*), sum(hashtextextended(ctid::text, 0)) FROM $table WHERE $condition;\n";
+	my $no_seq_scan = "SET enable_seqscan = off; SET enable_bitmapscan = on; SET enable_indexscan = on;\n";
+
+	my ($by_seq_scan) = lines($node, $db, "${seq_scan}SET enable_bitmapscan = off;\n$query");
+	my ($by_index) = lines($node, $db, "$no_seq_scan$query");
+	my @plan = lines($node, $db, "${no_seq_scan}EXPLAIN (COSTS OFF) $query");
+
+	return "$table cannot be searched for $condition without a sequential scan: @plan"
+	  if grep { /Seq Scan/ } @plan;
+	return "sequential scan of $table for $condition finds (rows, hash) $by_seq_scan, another scan $by_index"
+	  if $by_seq_scan ne $by_index;
+	return;
+}
+
+# Complaints if a sequential scan of a table and scans of these b-trees disagree.
+sub scans_differ
+{
+	my ($node, $db, $table, @indexes) = @_;
+	my $list = join(', ', map { "'$_'::regclass" } @indexes);
+	my (%keys, %orders, %predicates, $only);
+
+	# Key columns as expressions, and what ORDER BY must say to get the index's
+	# own order: a collation only where it is not the column's, an operator only
+	# where the operator class is not the type's default.
+	foreach my $row (lines($node, $db, <<"EOQ"))
+SELECT i.indexrelid::regclass, pg_get_indexdef(i.indexrelid, k.n, false),
+	CASE WHEN a.attcollation <> coalesce(h.attcollation, a.attcollation)
+		THEN (SELECT format(' COLLATE %s', c.oid::regcollation) FROM pg_collation c WHERE c.oid = a.attcollation)
+	END,
+	CASE WHEN NOT o.opcdefault
+		THEN (SELECT format(' USING OPERATOR(%I.%s)', n.nspname, p.oprname)
+			FROM pg_amop m JOIN pg_operator p ON p.oid = m.amopopr JOIN pg_namespace n ON n.oid = p.oprnamespace
+			WHERE m.amopfamily = o.opcfamily AND m.amoplefttype = o.opcintype AND m.amoprighttype = o.opcintype
+				AND m.amopstrategy = CASE WHEN i.indoption[k.n - 1] & 1 = 1 THEN 5 ELSE 1 END)
+		WHEN i.indoption[k.n - 1] & 1 = 1 THEN ' DESC'
+		ELSE ''
+	END,
+	CASE WHEN i.indoption[k.n - 1] & 2 = 2 THEN ' NULLS FIRST' ELSE ' NULLS LAST' END,
+	CASE WHEN t.relkind IN ('r', 'p') THEN 'ONLY ' ELSE '' END || t.oid::regclass,
+	' WHERE ' || pg_get_expr(i.indpred, i.indrelid)
+FROM pg_index i
+	JOIN pg_class t ON t.oid = i.indrelid
+	CROSS JOIN generate_series(1, i.indnkeyatts) AS k (n)
+	JOIN pg_attribute a ON a.attrelid = i.indexrelid AND a.attnum = k.n
+	LEFT JOIN pg_attribute h ON h.attrelid = i.indrelid AND h.attnum = i.indkey[k.n - 1] AND h.attnum > 0
+	JOIN pg_opclass o ON o.oid = i.indclass[k.n - 1]
+WHERE i.indexrelid IN ($list)
+ORDER BY i.indexrelid, k.n
+EOQ
+	{
+		my ($index, $key, $collation, $order, $nulls, $from, $predicate) = split /\|/, $row, 7;
+
+		push @{ $keys{$index} }, "($key)";
+		push @{ $orders{$index} }, "($key)$collation$order$nulls";
+		$predicates{$index} = $predicate;
+		$only = $from;
+	}
+
+	# Asking for the order of its keys leaves the planner no other way than this
+	# index, or another one whose keys begin alike: hide the others for a moment.
+	# Where that is not possible, on a standby, the plan decides.
+	my ($in_recovery) = lines($node, $db, 'SELECT pg_is_in_recovery()');
+	my $hide = $in_recovery eq 'f';
+	my $script = <<'EOQ';
+SET enable_bitmapscan = off; SET enable_sort = off; SET enable_incremental_sort = off;
+SET max_parallel_workers_per_gather = 0;
+EOQ
+	foreach my $index (@indexes)
+	{
+		my $keys = join(', ', @{ $keys{$index} });
+		my $order = join(', ', @{ $orders{$index} });
+		my $from = "FROM $only$predicates{$index}";
+		my $hash = "count(*), sum(hashtextextended(ROW(k.*)::text, 0))";
+
+		foreach my $scan (
+			[ 'index scan', $index_scan, "ctid, $keys" ],
+			[ 'index-only scan', $index_only_scan, $keys ])
+		{
+			my ($name, $settings, $columns) = @$scan;
+			my $unsorted = "SELECT $hash FROM (SELECT $columns $from) AS k";
+			my $sorted = "SELECT $hash FROM (SELECT $columns $from ORDER BY $order) AS k";
+
+			$script .= "\\echo # $name of $index\n";
+			$script .= "$seq_scan $unsorted;\n$settings";
+			$script .= "BEGIN;\nUPDATE pg_index SET indisvalid = false"
+			  . " WHERE indrelid = '$table'::regclass AND indexrelid <> '$index'::regclass;\n"
+			  if $hide;
+			$script .= "$sorted;\nEXPLAIN (COSTS OFF) $sorted;\n";
+			$script .= "ROLLBACK;\n" if $hide;
+		}
+	}
+
+	# Of each scan: its name, the sequential scan's result, its own, its plan.
+	my ($ret, $stdout, $stderr) = $node->psql($db, $script, on_error_stop => 0);
+	my @complaints = $stderr ne '' ? ($stderr) : ();
+	my $compared = 0;
+
+	foreach my $scan (split /^# /m, $stdout)
+	{
+		my ($name, $expected, $seen, @plan) = split /\n/, $scan;
+		next unless defined $name;
+		my ($index) = $name =~ / of (.*)$/;
+
+		if (!defined $seen || !uses(\@plan, $index))
+		{
+			push @complaints, "$name: cannot be had (plan: @plan)";
+		}
+		elsif ($seen ne $expected)
+		{
+			push @complaints,
+			  "$name sees (rows|hash) $seen, a sequential scan of $table $expected";
+		}
+		$compared++;
+	}
+	push @complaints, "only $compared of " . 2 * @indexes . ' scans took place'
+	  if $compared != 2 * @indexes;
+	return @complaints;
+}
+
+# Does a plan scan this index?
+sub uses
+{
+	my ($plan, $index) = @_;
+
+	# The plan does not name the schema.
+	my ($name) = $index =~ /(?:.*\.)?(.+)$/;
+	return scalar grep { /Index (?:Only )?Scan (?:Backward )?using \Q$name\E on/ } @$plan;
+}
+
+# Output of a query as a list of lines
+sub lines
+{
+	my ($node, $db, $query) = @_;
+
+	return split /\n/, $node->safe_psql($db, $query);
+}
+
+=pod
+
+=back
+
+=cut
+
+1;
