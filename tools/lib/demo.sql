@@ -4,7 +4,7 @@
 -- others, spread evenly, 8 % were deleted and 5 % changed their status; and an
 -- import at the end was rolled back. So a vacuum finds pages that it may skip,
 -- dead rows with and without index entries, and an empty end to cut off.
--- No random numbers: every run makes the same table.
+-- No random numbers: every run makes the same rows.
 CREATE DATABASE demo;
 \connect demo
 SET vacuum_resume.enabled = off;
