@@ -100,19 +100,20 @@ Returns whether all is well, and a list of complaints.
 sub check_table
 {
 	my ($node, $db, $table) = @_;
+	my $relation = literal($table) . '::regclass';
 	my @complaints;
 
 	# The table, its TOAST table, and the b-trees of each
 	my (@heaps, %btrees);
 	foreach my $row (lines($node, $db, <<"EOQ"))
 SELECT h.oid::regclass, i.indexrelid::regclass
-FROM (SELECT oid FROM pg_class WHERE oid = '$table'::regclass
+FROM (SELECT oid FROM pg_class WHERE oid = $relation
 		UNION ALL
-		SELECT reltoastrelid FROM pg_class WHERE oid = '$table'::regclass AND reltoastrelid <> 0) AS h
+		SELECT reltoastrelid FROM pg_class WHERE oid = $relation AND reltoastrelid <> 0) AS h
 	LEFT JOIN (pg_index i JOIN pg_class c ON c.oid = i.indexrelid
 		JOIN pg_am a ON a.oid = c.relam AND a.amname = 'btree')
 		ON i.indrelid = h.oid AND i.indisvalid AND i.indisready
-ORDER BY h.oid <> '$table'::regclass, i.indexrelid
+ORDER BY h.oid <> $relation, i.indexrelid
 EOQ
 	{
 		my ($heap, $index) = split /\|/, $row;
@@ -128,19 +129,21 @@ EOQ
 
 	foreach my $heap (@heaps)
 	{
+		my $quoted = literal($heap);
+
 		foreach my $check (
-			[ 'verify_heapam', "SELECT blkno, offnum, attnum, msg FROM verify_heapam('$heap')" ],
-			[ 'pg_check_frozen', "SELECT t_ctid FROM pg_check_frozen('$heap')" ],
-			[ 'pg_check_visible', "SELECT t_ctid FROM pg_check_visible('$heap')" ])
+			[ 'verify_heapam', "SELECT blkno, offnum, attnum, msg FROM verify_heapam($quoted)" ],
+			[ 'pg_check_frozen', "SELECT t_ctid FROM pg_check_frozen($quoted)" ],
+			[ 'pg_check_visible', "SELECT t_ctid FROM pg_check_visible($quoted)" ])
 		{
 			my ($name, $query) = @$check;
-			$script .= "SELECT format('$name($heap): %s', x) FROM ($query) AS x;\n"
+			$script .= "SELECT format('$name(%s): %s', $quoted, x) FROM ($query) AS x;\n"
 			  . "SELECT 'checked';\n";
 			$expected++;
 		}
 		foreach my $index (@{ $btrees{$heap} })
 		{
-			$script .= "SELECT CASE WHEN bt_index_check('$index', heapallindexed => true) IS NULL"
+			$script .= "SELECT CASE WHEN bt_index_check(" . literal($index) . ", heapallindexed => true) IS NULL"
 			  . " THEN 'bt_index_check returned NULL' ELSE 'checked' END;\n";
 			$expected++;
 		}
@@ -211,7 +214,7 @@ sub same_rows
 sub scans_differ
 {
 	my ($node, $db, $table, @indexes) = @_;
-	my $list = join(', ', map { "'$_'::regclass" } @indexes);
+	my $list = join(', ', map { literal($_) . '::regclass' } @indexes);
 	my (%keys, %orders, %predicates, $only);
 
 	# Key columns as expressions, and what ORDER BY must say to get the index's
@@ -275,10 +278,11 @@ EOQ
 			my $unsorted = "SELECT $hash FROM (SELECT $columns $from) AS k";
 			my $sorted = "SELECT $hash FROM (SELECT $columns $from ORDER BY $order) AS k";
 
-			$script .= "\\echo # $name of $index\n";
+			$script .= "SELECT '# $name of ' || " . literal($index) . ";\n";
 			$script .= "$seq_scan $unsorted;\n$settings";
 			$script .= "BEGIN;\nUPDATE pg_index SET indisvalid = false"
-			  . " WHERE indrelid = '$table'::regclass AND indexrelid <> '$index'::regclass;\n"
+			  . ' WHERE indrelid = ' . literal($table) . '::regclass'
+			  . ' AND indexrelid <> ' . literal($index) . "::regclass;\n"
 			  if $hide;
 			$script .= "$sorted;\nEXPLAIN (COSTS OFF) $sorted;\n";
 			$script .= "ROLLBACK;\n" if $hide;
@@ -320,6 +324,20 @@ sub uses
 	# The plan does not name the schema.
 	my ($name) = $index =~ /(?:.*\.)?(.+)$/;
 	return scalar grep { /Index (?:Only )?Scan (?:Backward )?using \Q$name\E on/ } @$plan;
+}
+
+=pod
+
+=item Oracle::literal($string)
+
+The string as an SQL literal.
+
+=cut
+
+sub literal
+{
+	my ($string) = @_;
+	return "'" . $string =~ s/'/''/gr . "'";
 }
 
 # Output of a query as a list of lines

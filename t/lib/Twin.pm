@@ -192,7 +192,7 @@ sub edit_file
 
 	my $node = $self->{stock};
 	my $path = $node->data_dir . '/'
-	  . $self->build("SELECT pg_relation_filepath('$relation')") . $forks{$fork};
+	  . $self->build("SELECT pg_relation_filepath(" . Oracle::literal($relation) . ')') . $forks{$fork};
 
 	$node->stop;
 	my $contents = $code->(-e $path ? slurp_file($path) : '');
@@ -345,6 +345,7 @@ run: the text, who did it, and the facts.  C<finish> compares the rest.
             the scenario does go the way it is named for
   parallel  true: workers take part, see the DESCRIPTION
   skipped   true: no heap is to be vacuumed at all
+  fails     a pattern that the error matches, if it is to fail
 
 =cut
 
@@ -357,7 +358,15 @@ sub vacuum
 		my ($stock, $ours) = @seen;
 		my @premises = ref $params{premise} eq 'ARRAY' ? @{ $params{premise} } : $params{premise};
 
-		unlike($stock->{text}, qr/(ERROR|FATAL|PANIC): /, 'VACUUM succeeds');
+		if ($params{fails})
+		{
+			ok($stock->{text} =~ $params{fails}, 'VACUUM fails as it should')
+			  or diag("no match of $params{fails} in: $stock->{text}");
+		}
+		else
+		{
+			unlike($stock->{text}, qr/(ERROR|FATAL|PANIC): /, 'VACUUM succeeds');
+		}
 		foreach my $premise (grep { defined } @premises)
 		{
 			ok($stock->{text} =~ $premise, 'the scenario is what it is called')
@@ -412,13 +421,14 @@ sub observe_vacuum
 			"$set SELECT pg_current_wal_insert_lsn();\n$mine;\nSELECT pg_current_wal_insert_lsn();",
 			on_error_stop => 0);
 		my ($start, $end) = $stdout =~ m{^([0-9A-F]+/[0-9A-F]+)$}mg;
+		croak "the session did not survive: $stderr" unless defined $end;
 		my $text = plain_text($stderr, %params);
 		my $log = slurp_file($node->logfile, $offset);
 
 		push @seen,
 		  {
 			text => $text,
-			heaps => [ $text =~ /^INFO:  (?:aggressively )?vacuuming "(.*?)"$/mg ],
+			heaps => [ $text =~ /^INFO:  (?:aggressively )?vacuuming "(postgres\..*?)"$/mg ],
 			passes => [
 				map { s/pg_temp_\d+/pg_temp_N/r; }
 				  $log =~ /DEBUG:  vacuuming table "(.*?)" with pg_vacuum_resume$/mg ],
@@ -448,7 +458,7 @@ as lines of text.
 sub facts
 {
 	my ($self, $node, @tables) = @_;
-	my $list = join(', ', map { "'$_'::regclass" } @tables) || '0::regclass';
+	my $list = join(', ', map { Oracle::literal($_) . '::regclass' } @tables) || '0::regclass';
 
 	return $node->safe_psql('postgres', <<"EOQ");
 WITH heaps AS (
