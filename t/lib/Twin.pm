@@ -339,7 +339,8 @@ run: the text, who did it, and the facts.  C<finish> compares the rest.
             find pages of
   options   more VACUUM options, as a string
   set       settings of the session, a list of "name = value"
-  command   the whole command, where VACUUM (VERBOSE, options) table is not it
+  command   the whole command, where VACUUM (VERBOSE, options) table is not it;
+            what it prints is compared with the text
   stock_command   another command for the stock side (to test the comparison)
   premise   a pattern, or a list of them, that the stock side's text matches:
             the scenario does go the way it is named for
@@ -397,7 +398,7 @@ sub vacuum
 =item $twin->observe_vacuum(...)
 
 What C<vacuum> compares, for both: a hash with text, heaps (named in the text),
-passes (named in the log), facts.
+passes (named in the log), facts; and where its WAL is.
 
 =cut
 
@@ -423,14 +424,15 @@ sub observe_vacuum
 		my ($start, $end) = $stdout =~ m{^([0-9A-F]+/[0-9A-F]+)$}mg;
 		croak "the session did not survive: $stderr" unless defined $end;
 		my $text = plain_text($stderr, %params);
+		my $answers = join("\n", grep { !m{^[0-9A-F]+/[0-9A-F]+$} } split /\n/, $stdout);
 		my $log = slurp_file($node->logfile, $offset);
 
 		push @seen,
 		  {
-			text => $text,
+			text => $answers eq '' ? $text : "$text\n$answers\n",
 			heaps => [ $text =~ /^INFO:  (?:aggressively )?vacuuming "(postgres\..*?)"$/mg ],
 			passes => [
-				map { s/pg_temp_\d+/pg_temp_N/r; }
+				map { s/pg_(temp|toast_temp)_\d+/pg_$1_N/r }
 				  $log =~ /DEBUG:  vacuuming table "(.*?)" with pg_vacuum_resume$/mg ],
 			facts => $self->facts($node, @tables),
 			wal_start => $start,
