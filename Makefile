@@ -28,10 +28,12 @@ PG_CFLAGS = -std=gnu99 -D_GNU_SOURCE -fvisibility=hidden -Wall -Wextra -Wno-unus
 	-Wno-missing-field-initializers -Wno-clobbered
 
 TAP_TESTS = 1
-PROVE_FLAGS += -I $(srcdir)/t/lib
 
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
+
+# after the server's own, which sets it anew
+override PROVE_FLAGS += -I $(srcdir)/t/lib
 
 $(OBJS): $(wildcard $(srcdir)/include/*.h)
 

@@ -85,7 +85,6 @@ typedef struct VacuumRun
 	Relation	rel;
 	Relation   *indexes;
 	int			nindexes;
-	char	   *database_name;
 	char	   *schema_name;
 	char	   *table_name;
 	char	  **index_names;

@@ -33,6 +33,7 @@
 #include "access/tableam.h"
 #include "commands/vacuum.h"
 #include "storage/bufmgr.h"
+#include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "attach.h"
@@ -44,6 +45,9 @@ typedef void (*RelationVacuum) (Relation rel, struct VacuumParams *params,
 
 /* What VACUUM would have called without us; set once we are attached. */
 static RelationVacuum server_vacuum = NULL;
+
+/* Why we are not, if we tried. */
+static const char *obstacle = NULL;
 
 /*
  * Is this table for our pass?  Called with the table's ShareUpdateExclusiveLock
@@ -145,8 +149,7 @@ void
 attach_to_heap(void)
 {
 	const TableAmRoutine *heap = GetHeapamTableAmRoutine();
-	const char *obstacle = NULL;
-	RelationVacuum found;
+	RelationVacuum found = NULL;
 
 	if (server_vacuum != NULL)
 		return;
@@ -167,6 +170,8 @@ attach_to_heap(void)
 
 	if (obstacle != NULL)
 	{
+		/* for the backends, which free what the postmaster worked with */
+		obstacle = MemoryContextStrdup(TopMemoryContext, obstacle);
 		ereport(WARNING,
 				(errmsg("pg_vacuum_resume is not active: %s", obstacle),
 				 errhint("Vacuums run as without pg_vacuum_resume.")));
@@ -183,8 +188,14 @@ attach_to_heap(void)
 void
 require_preloaded(void)
 {
-	if (server_vacuum == NULL)
+	if (server_vacuum != NULL)
+		return;
+
+	if (obstacle != NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_vacuum_resume must be loaded via shared_preload_libraries")));
+				 errmsg("pg_vacuum_resume is not active: %s", obstacle)));
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("pg_vacuum_resume must be loaded via shared_preload_libraries")));
 }

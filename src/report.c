@@ -10,7 +10,9 @@
 
 #include "access/multixact.h"
 #include "access/transam.h"
+#include "commands/dbcommands.h"
 #include "lib/stringinfo.h"
+#include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
 
@@ -50,13 +52,13 @@ report_started(VacuumRun *run)
 		ereport(INFO,
 				(run->pages.aggressive ?
 				 errmsg("aggressively vacuuming \"%s.%s.%s\"",
-						run->database_name, run->schema_name, run->table_name) :
+						get_database_name(MyDatabaseId), run->schema_name, run->table_name) :
 				 errmsg("vacuuming \"%s.%s.%s\"",
-						run->database_name, run->schema_name, run->table_name)));
+						get_database_name(MyDatabaseId), run->schema_name, run->table_name)));
 
 	ereport(DEBUG1,
 			(errmsg_internal("vacuuming table \"%s.%s.%s\" with pg_vacuum_resume",
-							 run->database_name, run->schema_name, run->table_name)));
+							 get_database_name(MyDatabaseId), run->schema_name, run->table_name)));
 	if (options->given)
 		ereport(DEBUG2,
 				(errmsg_internal("vacuum options: resume %s, max_duration %d ms",
@@ -89,7 +91,7 @@ append_title(VacuumRun *run, StringInfo text)
 			_("automatic aggressive vacuum of table \"%s.%s.%s\": index scans: %d\n") :
 			_("automatic vacuum of table \"%s.%s.%s\": index scans: %d\n");
 
-	appendStringInfo(text, format, run->database_name, run->schema_name, run->table_name,
+	appendStringInfo(text, format, get_database_name(MyDatabaseId), run->schema_name, run->table_name,
 					 run->done.index_passes);
 }
 

@@ -63,7 +63,6 @@ vacuum_run(Relation rel, struct VacuumParams *params, BufferAccessStrategy strat
 	VacuumRun  *run = run_create(rel, params, strategy);
 	ErrorContextCallback error_context;
 
-	report_begin(run);
 	pgstat_progress_start_command(PROGRESS_COMMAND_VACUUM, RelationGetRelid(rel));
 
 	plan_take_cutoffs(run);
@@ -122,8 +121,10 @@ run_create(Relation rel, VacuumParams *params, BufferAccessStrategy strategy)
 	run->position.phase = RUN_STARTING;
 	run->position.block = InvalidBlockNumber;
 
+	/* the report counts what the look-ups below read, as the server's does */
+	report_begin(run);
+
 	/* copies: an error message must not depend on a catalog look-up */
-	run->database_name = get_database_name(MyDatabaseId);
 	run->schema_name = get_namespace_name(RelationGetNamespace(rel));
 	run->table_name = pstrdup(RelationGetRelationName(rel));
 
@@ -151,7 +152,7 @@ run_check_failsafe(VacuumRun *run)
 
 	ereport(WARNING,
 			(errmsg("bypassing nonessential maintenance of table \"%s.%s.%s\" as a failsafe after %d index scans",
-					run->database_name, run->schema_name, run->table_name,
+					get_database_name(MyDatabaseId), run->schema_name, run->table_name,
 					run->done.index_passes),
 			 errdetail("The table's relfrozenxid or relminmxid is too far in the past."),
 			 errhint("Consider increasing configuration parameter \"maintenance_work_mem\" or \"autovacuum_work_mem\".\n"
