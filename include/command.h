@@ -16,7 +16,9 @@ typedef enum ResumeOption
 typedef struct VacuumCommandOptions
 {
 	bool		given;			/* was any of ours in the option list? */
+	bool		resume_given;
 	ResumeOption resume;
+	bool		max_duration_given;
 	int			max_duration;	/* milliseconds, 0 = no limit */
 } VacuumCommandOptions;
 

@@ -23,9 +23,10 @@ typedef struct DeadTid
 
 typedef struct DeadTids
 {
-	DeadTid    *tids;			/* ascending, no duplicates */
+	DeadTid    *tids;			/* ascending, no duplicates (but see lower_from) */
 	int64_t		count;
 	int64_t		capacity;
+	int64_t		lower_from;		/* from here on a second ascending run, if < count */
 
 	/* directory for dead_tids_contain(); NULL until built */
 	uint32_t   *directory;
@@ -39,12 +40,22 @@ extern void dead_tids_init(DeadTids *dead, DeadTid *storage, int64_t capacity);
 extern void dead_tids_clear(DeadTids *dead);
 extern void dead_tids_append(DeadTids *dead, uint32_t block,
 							 const uint16_t *offsets, int noffsets);
+extern void dead_tids_begin_lower(DeadTids *dead);
+extern void dead_tids_sort(DeadTids *dead);
+extern bool dead_tids_have_block(const DeadTids *dead, uint32_t block);
 extern int	dead_tids_next_page(const DeadTids *dead, int64_t *position,
 								uint32_t *block, uint16_t *offsets);
 
 extern size_t dead_tids_directory_bytes(const DeadTids *dead);
 extern void dead_tids_build_directory(DeadTids *dead, void *memory);
+extern void dead_tids_drop_directory(DeadTids *dead);
 extern bool dead_tids_contain(const DeadTids *dead, uint32_t block, uint16_t offset);
+
+static inline uint32_t
+dead_tid_block(const DeadTid *tid)
+{
+	return ((uint32_t) tid->block_high << 16) | tid->block_low;
+}
 
 static inline int64_t
 dead_tids_room(const DeadTids *dead)

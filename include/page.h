@@ -17,6 +17,7 @@
 #include "utils/snapmgr.h"
 
 #include "dead_tids.h"
+#include "record.h"
 
 /* What a run may remove and has to freeze; taken once, when it starts. */
 typedef struct Cutoffs
@@ -72,7 +73,7 @@ typedef struct PageOutcome
 
 extern void page_prune_and_freeze(PageContext *context, Buffer buf, PageOutcome *outcome);
 extern bool page_inspect_unpruned(PageContext *context, Buffer buf, PageOutcome *outcome);
-extern void page_reap(PageContext *context, Buffer buf, const OffsetNumber *dead, int ndead);
+extern bool page_reap(PageContext *context, Buffer buf, const OffsetNumber *dead, int ndead);
 extern bool page_is_all_visible(PageContext *context, Buffer buf,
 								TransactionId *visibility_cutoff, bool *all_frozen);
 
@@ -92,6 +93,8 @@ extern void server_init_index_info(IndexVacuumInfo *info, Relation index, Relati
 								   double table_tuples, bool estimated,
 								   BufferAccessStrategy strategy);
 
+extern void server_table_identity(Relation rel, TableIdentity *identity);
+extern uint32 server_file_number(Relation rel);
 extern bool server_is_autovacuum_worker(void);
 extern int64 server_max_dead_tids(size_t bytes);
 extern bool server_take_cutoffs(Relation rel, VacuumParams *params, Cutoffs *cutoffs);

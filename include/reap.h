@@ -7,7 +7,7 @@
 
 #include "run.h"
 
-extern void reap_heap(VacuumRun *run);
+extern StepResult reap_heap(VacuumRun *run);
 extern void reap_page(VacuumRun *run, Buffer buf, BlockNumber block,
 					  const OffsetNumber *dead, int ndead, Buffer *vmbuffer);
 

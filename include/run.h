@@ -6,6 +6,7 @@
 #define PGVR_RUN_H
 
 #include "access/genam.h"
+#include "access/xlogdefs.h"
 #include "commands/vacuum.h"
 #include "executor/instrument.h"
 #include "portability/instr_time.h"
@@ -16,6 +17,7 @@
 
 #include "dead_tids.h"
 #include "page.h"
+#include "record.h"
 
 /* What a run is doing, as far as an error message tells. */
 typedef enum RunPhase
@@ -36,10 +38,21 @@ typedef struct RunPosition
 	const char *index_name;
 } RunPosition;
 
+/* Why a step came back to its caller. */
+typedef enum StepResult
+{
+	STEP_DONE,
+	STEP_MEMORY_FULL,			/* no room for the next page's dead TIDs */
+	STEP_OUT_OF_TIME			/* the run's time is over; its state is saved */
+} StepResult;
+
 /* Where the first heap pass is. */
 typedef struct ScanState
 {
 	BlockNumber next_block;		/* first block not scanned (nor skipped) yet */
+	BlockNumber end_block;		/* scan up to here */
+	bool		wrapping;		/* these blocks were covered by this cycle before */
+	int64		complete_tids;	/* dead TIDs of pages that are scanned completely */
 
 	/* what the visibility map says of the blocks from next_block on */
 	BlockNumber unskippable;	/* first one that has to be scanned */
@@ -55,17 +68,54 @@ typedef struct ScanState
 typedef struct RunCounters
 {
 	BlockNumber scanned_pages;
+	BlockNumber rescanned_pages;	/* of these, in a wrap */
+	BlockNumber verified_pages; /* read to check pending TIDs (R4) */
 	BlockNumber removed_pages;
 	BlockNumber dead_item_pages;
 	BlockNumber missed_dead_pages;
 	BlockNumber nonempty_pages; /* last page that prevents truncation + 1 */
 	int			index_passes;
+	int			index_scans;	/* single indexes vacuumed */
 	int64		tuples_deleted;
 	int64		dead_items;
 	int64		live_tuples;
 	int64		recently_dead_tuples;
 	int64		missed_dead_tuples;
 } RunCounters;
+
+/* The cycle that the run belongs to, and its record in the store. */
+typedef struct CycleState
+{
+	bool		keeps_record;	/* does this run save at all? */
+	bool		recorded;		/* is there a record of this cycle in the store? */
+	bool		resumed;		/* does the run continue an earlier one's cycle? */
+	bool		may_reap;		/* R6: the store cannot contradict what we reap */
+	bool		warned;			/* about the store, once a run is enough */
+	CycleRecord base;			/* what earlier runs did; zero in a new cycle */
+	CycleRecord record;			/* as it was saved last */
+
+	CyclePhase	phase;
+	uint64		set_number;
+	BlockNumber set_pages;		/* pages with TIDs in the set */
+	int64		saved_tids;		/* of the set, how many are in the store */
+	int64		chunked_tids;	/* how many its chunks hold, duplicates included */
+	uint32		chunks;
+	bool		rewrite_chunks; /* those in the store are not ours to add to */
+	bool		drop_indexes;	/* finished indexes in the store are not to be trusted */
+	bool		pending_lost;	/* no room for the set in the store */
+	uint64		store_epoch;
+
+	BlockNumber reaped_below;	/* R6: reaping has got to this block */
+	BlockNumber reap_until;		/* ... and may go to here before the next save */
+	int64		reap_stretch;	/* dead TIDs to announce in the next save */
+
+	IndexRecord *indexes;		/* parallel to the run's indexes */
+	XLogRecPtr	lsn;			/* R1: what we know rests on WAL up to here */
+	instr_time	last_save;
+	instr_time	started;
+	int			max_duration;	/* milliseconds, 0 = no limit */
+	uint32		clock_skipped;	/* pages since the clock was read */
+} CycleState;
 
 /* Clocks and counters as they were when the run began, for its report. */
 typedef struct RunStart
@@ -88,6 +138,8 @@ typedef struct VacuumRun
 	char	   *schema_name;
 	char	   *table_name;
 	char	  **index_names;
+
+	MemoryContext context;		/* lives as long as the run */
 
 	/* the command */
 	VacuumParams *params;
@@ -112,11 +164,15 @@ typedef struct VacuumRun
 	ScanState	scan;
 	DeadTids	dead;
 	IndexWorkers *index_workers;	/* NULL if index passes are not parallel */
+	int			parallel_passes;	/* by the workers of this run */
 	IndexBulkDeleteResult **index_results;
 
 	/* what came of it */
 	RunCounters done;
 	bool		skipped_all_visible;	/* skipped a page that may hold unfrozen XIDs */
+	BlockNumber *look_again;	/* head pages to scan once their pending TIDs are reaped */
+	BlockNumber nlook_again;
+	BlockNumber cycle_scanned_pages;	/* by all runs of the cycle */
 	double		new_live_tuples;
 	double		new_rel_tuples;
 	BlockNumber new_rel_blocks;
@@ -124,6 +180,7 @@ typedef struct VacuumRun
 	bool		frozenxid_updated;
 	bool		minmulti_updated;
 
+	CycleState	cycle;
 	RunStart	start;
 } VacuumRun;
 

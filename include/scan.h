@@ -7,8 +7,9 @@
 
 #include "run.h"
 
-extern void scan_begin(VacuumRun *run);
-extern bool scan_heap(VacuumRun *run);
+extern void scan_begin(VacuumRun *run, BlockNumber first, BlockNumber end, bool wrapping);
+extern StepResult scan_heap(VacuumRun *run);
+extern void scan_again(VacuumRun *run, BlockNumber block);
 extern void scan_end(VacuumRun *run);
 extern void scan_vacuum_free_space_map(VacuumRun *run);
 

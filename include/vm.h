@@ -7,8 +7,10 @@
 
 #include "storage/block.h"
 #include "storage/buf.h"
+#include "utils/rel.h"
 
 extern BlockNumber vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
 									bool frozen_only, bool *skips_unfrozen);
+extern BlockNumber vm_count_not_visible(Relation rel, BlockNumber from, BlockNumber to);
 
 #endif							/* PGVR_VM_H */

@@ -37,6 +37,7 @@
 #include "utils/rel.h"
 
 #include "attach.h"
+#include "cycle.h"
 #include "run.h"
 #include "settings.h"
 
@@ -71,9 +72,15 @@ static void
 attached_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy bstrategy)
 {
 	if (is_ours(rel))
+	{
 		vacuum_run(rel, params, bstrategy);
-	else
-		server_vacuum(rel, params, bstrategy);
+		return;
+	}
+
+	/* R5: the server's code will reap without regard to what we know of the table */
+	if (rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
+		cycle_forget(rel, "the table is vacuumed by the server's own code");
+	server_vacuum(rel, params, bstrategy);
 }
 
 /*

@@ -145,9 +145,15 @@ take_own_options(List *options, ParseState *pstate, VacuumCommandOptions *own)
 		DefElem    *option = lfirst_node(DefElem, cell);
 
 		if (strcmp(option->defname, "resume") == 0)
+		{
 			own->resume = parse_resume(option, pstate);
+			own->resume_given = true;
+		}
 		else if (strcmp(option->defname, "max_duration") == 0)
+		{
 			own->max_duration = parse_max_duration(option, pstate);
+			own->max_duration_given = true;
+		}
 		else
 		{
 			rest = lappend(rest, option);

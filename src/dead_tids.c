@@ -16,23 +16,18 @@
 #include "dead_tids.h"
 
 #include <assert.h>
+#include <stdlib.h>
 
 /* Aim at this many TIDs in a bucket ... */
 #define TIDS_PER_BUCKET 4
 /* ... but spend at most 4 MB, whatever the size of the set */
 #define MAX_BUCKETS (1024 * 1024)
 
-static inline uint32_t
-tid_block(const DeadTid *tid)
-{
-	return ((uint32_t) tid->block_high << 16) | tid->block_low;
-}
-
 /* Block and offset as one number that sorts like the TID. */
 static inline uint64_t
 tid_key(const DeadTid *tid)
 {
-	return ((uint64_t) tid_block(tid) << 16) | tid->offset;
+	return ((uint64_t) dead_tid_block(tid) << 16) | tid->offset;
 }
 
 /*
@@ -41,7 +36,7 @@ tid_key(const DeadTid *tid)
 void
 dead_tids_init(DeadTids *dead, DeadTid *storage, int64_t capacity)
 {
-	*dead = (DeadTids) {.tids = storage, .capacity = capacity};
+	*dead = (DeadTids) {.tids = storage, .capacity = capacity, .lower_from = INT64_MAX};
 }
 
 /*
@@ -70,8 +65,75 @@ dead_tids_append(DeadTids *dead, uint32_t block, const uint16_t *offsets, int no
 		tid->block_high = block >> 16;
 		tid->block_low = block & 0xFFFF;
 		tid->offset = offsets[i];
-		assert(dead->count == 1 || tid_key(tid - 1) < tid_key(tid));
+		assert(dead->count == 1 || dead->count - 1 == dead->lower_from ||
+			   tid_key(tid - 1) < tid_key(tid));
 	}
+}
+
+/*
+ * What is appended from now on begins at a lower block again (a wrap).  Until
+ * dead_tids_sort() the set is two ascending runs; only appending and
+ * dead_tids_have_block() may be used meanwhile.
+ */
+void
+dead_tids_begin_lower(DeadTids *dead)
+{
+	assert(dead->lower_from == INT64_MAX);
+	dead->lower_from = dead->count;
+}
+
+static int
+compare_tids(const void *a, const void *b)
+{
+	uint64_t	key_a = tid_key(a);
+	uint64_t	key_b = tid_key(b);
+
+	return (key_a > key_b) - (key_a < key_b);
+}
+
+/*
+ * Make the set ascending and free of duplicates, whatever order its TIDs were
+ * put there in (R11).
+ */
+void
+dead_tids_sort(DeadTids *dead)
+{
+	int64_t		kept = 0;
+	bool		ascending = true;
+
+	dead->lower_from = INT64_MAX;
+	for (int64_t i = 1; i < dead->count && ascending; i++)
+		ascending = tid_key(&dead->tids[i - 1]) < tid_key(&dead->tids[i]);
+	if (ascending)
+		return;
+
+	qsort(dead->tids, dead->count, sizeof(DeadTid), compare_tids);
+	for (int64_t i = 0; i < dead->count; i++)
+		if (kept == 0 || tid_key(&dead->tids[kept - 1]) != tid_key(&dead->tids[i]))
+			dead->tids[kept++] = dead->tids[i];
+	dead->count = kept;
+}
+
+/*
+ * Has the set a TID of this block?  Looks at the first ascending run only.
+ */
+bool
+dead_tids_have_block(const DeadTids *dead, uint32_t block)
+{
+	int64_t		low = 0;
+	int64_t		end = dead->lower_from < dead->count ? dead->lower_from : dead->count;
+	int64_t		high = end;
+
+	while (low < high)
+	{
+		int64_t		middle = low + (high - low) / 2;
+
+		if (dead_tid_block(&dead->tids[middle]) < block)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low < end && dead_tid_block(&dead->tids[low]) == block;
 }
 
 /*
@@ -90,8 +152,8 @@ dead_tids_next_page(const DeadTids *dead, int64_t *position,
 	if (*position >= dead->count)
 		return 0;
 
-	*block = tid_block(&dead->tids[*position]);
-	while (*position < dead->count && tid_block(&dead->tids[*position]) == *block)
+	*block = dead_tid_block(&dead->tids[*position]);
+	while (*position < dead->count && dead_tid_block(&dead->tids[*position]) == *block)
 		offsets[noffsets++] = dead->tids[(*position)++].offset;
 
 	return noffsets;
@@ -108,8 +170,8 @@ bucket_of(const DeadTids *dead, uint32_t block)
 static uint64_t
 buckets_for_shift(const DeadTids *dead, int shift)
 {
-	uint32_t	first = tid_block(&dead->tids[0]);
-	uint32_t	last = tid_block(&dead->tids[dead->count - 1]);
+	uint32_t	first = dead_tid_block(&dead->tids[0]);
+	uint32_t	last = dead_tid_block(&dead->tids[dead->count - 1]);
 
 	return (((uint64_t) last - first) >> shift) + 1;
 }
@@ -154,18 +216,27 @@ dead_tids_build_directory(DeadTids *dead, void *memory)
 	dead->directory = memory;
 	dead->bucket_shift = choose_bucket_shift(dead);
 	dead->directory_size = (uint32_t) buckets_for_shift(dead, dead->bucket_shift);
-	dead->first_block = tid_block(&dead->tids[0]);
-	dead->last_block = tid_block(&dead->tids[dead->count - 1]);
+	dead->first_block = dead_tid_block(&dead->tids[0]);
+	dead->last_block = dead_tid_block(&dead->tids[dead->count - 1]);
 
 	dead->directory[0] = 0;
 	for (int64_t i = 0; i < dead->count; i++)
 	{
-		uint32_t	own = bucket_of(dead, tid_block(&dead->tids[i]));
+		uint32_t	own = bucket_of(dead, dead_tid_block(&dead->tids[i]));
 
 		while (bucket < own)
 			dead->directory[++bucket] = (uint32_t) i;
 	}
 	dead->directory[dead->directory_size] = (uint32_t) dead->count;
+}
+
+/*
+ * Forget the directory, whose memory is the caller's; the set stays.
+ */
+void
+dead_tids_drop_directory(DeadTids *dead)
+{
+	dead->directory = NULL;
 }
 
 /*

@@ -4,15 +4,30 @@
  */
 #include "postgres.h"
 
+#include "access/relation.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
 #include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 #include "attach.h"
+#include "cycle.h"
+#include "store.h"
 #include "version.h"
+#include "vm.h"
 
 /* PGDLLEXPORT is empty before server 16; everything else of ours is hidden. */
 #pragma GCC visibility push(default)
 PG_FUNCTION_INFO_V1(pgvr_version);
+PG_FUNCTION_INFO_V1(pgvr_cycles);
+PG_FUNCTION_INFO_V1(pgvr_forget);
 #pragma GCC visibility pop
 
 /*
@@ -26,4 +41,139 @@ pgvr_version(PG_FUNCTION_ARGS)
 {
 	require_preloaded();
 	PG_RETURN_TEXT_P(cstring_to_text(PGVR_VERSION));
+}
+
+/*
+ * Count the pages of a table that a vacuum cannot skip, on either side of a
+ * record's cursor.  Returns false for a table that is not of this database, is
+ * gone or locked, or is not what it was.
+ */
+static bool
+count_pages(const CycleRecord *record, BlockNumber *ahead, BlockNumber *behind)
+{
+	Oid			relid = record->key.relation;
+	Relation	rel;
+	bool		counted = false;
+
+	if (record->key.database != MyDatabaseId && record->key.database != InvalidOid)
+		return false;
+	if (!ConditionalLockRelationOid(relid, AccessShareLock))
+		return false;
+
+	rel = try_relation_open(relid, NoLock);
+	if (rel == NULL)
+	{
+		UnlockRelationOid(relid, AccessShareLock);
+		return false;
+	}
+	if (server_file_number(rel) == record->identity.file_number &&
+		(rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_TOASTVALUE ||
+		 rel->rd_rel->relkind == RELKIND_MATVIEW))
+	{
+		BlockNumber blocks = RelationGetNumberOfBlocks(rel);
+		BlockNumber cursor = Min(record->next_block, blocks);
+
+		*behind = vm_count_not_visible(rel, 0, cursor);
+		*ahead = vm_count_not_visible(rel, cursor, blocks);
+		counted = true;
+	}
+	relation_close(rel, AccessShareLock);
+	return counted;
+}
+
+/*
+ * vacuum_resume.cycles() returns setof record, behind the view progress
+ */
+Datum
+pgvr_cycles(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	CycleRecord *records;
+	int			nrecords;
+	StoreResult result;
+
+	require_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+
+	result = store_list(&records, &nrecords);
+	if (result != STORE_OK)
+		ereport(WARNING,
+				(errmsg("could not read all of the saved progress of vacuums"),
+				 errdetail_internal("%s", store_error())));
+
+	for (int i = 0; i < nrecords; i++)
+	{
+		const CycleRecord *record = &records[i];
+		const char *stop = cycle_stop_name(record->stop);
+		BlockNumber ahead,
+					behind;
+		Datum		values[22];
+		bool		nulls[22] = {0};
+		int			n = 0;
+
+		values[n++] = ObjectIdGetDatum(record->key.database);
+		values[n++] = ObjectIdGetDatum(record->key.relation);
+		values[n++] = CStringGetTextDatum(record->schema_name);
+		values[n++] = CStringGetTextDatum(record->table_name);
+		values[n++] = CStringGetTextDatum(cycle_phase_name(record->phase));
+		values[n++] = Int64GetDatum(record->next_block);
+		values[n++] = Int64GetDatum(record->rel_blocks);
+		if (!count_pages(record, &ahead, &behind))
+			nulls[n] = nulls[n + 1] = true;
+		values[n++] = Int64GetDatum(nulls[n] ? 0 : ahead);
+		values[n++] = Int64GetDatum(nulls[n] ? 0 : behind);
+		values[n++] = Int64GetDatum(record->pending_tids);
+		values[n++] = Int32GetDatum(record->indexes_done);
+		values[n++] = Int32GetDatum(record->indexes);
+		values[n++] = Int64GetDatum(record->counters.scanned_pages);
+		values[n++] = Int64GetDatum(record->counters.rescanned_pages);
+		values[n++] = Int64GetDatum(record->counters.verified_pages);
+		values[n++] = Int64GetDatum(record->counters.index_scans);
+		values[n++] = Int64GetDatum(record->counters.tuples_deleted);
+		values[n++] = Int32GetDatum(record->runs);
+		values[n++] = Int32GetDatum(record->interruptions);
+		nulls[n] = stop == NULL;
+		values[n++] = stop == NULL ? (Datum) 0 : CStringGetTextDatum(stop);
+		values[n++] = TimestampTzGetDatum(record->cycle_started);
+		values[n++] = TimestampTzGetDatum(record->last_saved);
+		Assert(n == lengthof(values));
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+
+	return (Datum) 0;
+}
+
+/*
+ * vacuum_resume.forget(regclass) returns boolean
+ *
+ * Waits for a vacuum of the table that is under way, as that would save again.
+ */
+Datum
+pgvr_forget(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	CycleRecord record;
+	TableKey	key;
+	Relation	rel;
+	bool		found;
+
+	require_preloaded();
+
+	rel = relation_open(relid, ShareUpdateExclusiveLock);
+	if (!pg_class_ownercheck(relid, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(rel->rd_rel->relkind),
+					   RelationGetRelationName(rel));
+
+	key = cycle_key(rel);
+	found = store_find(&key, &record) != STORE_NOT_FOUND;
+	if (found && store_remove(&key) != STORE_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("could not forget the saved progress of the vacuum of table \"%s\"",
+						RelationGetRelationName(rel)),
+				 errdetail_internal("%s", store_error())));
+
+	relation_close(rel, ShareUpdateExclusiveLock);
+	PG_RETURN_BOOL(found);
 }

@@ -22,6 +22,7 @@
 #include "storage/itemptr.h"
 #include "utils/memutils.h"
 
+#include "cycle.h"
 #include "indexes.h"
 
 /*
@@ -59,7 +60,10 @@ max_dead_tids(VacuumRun *run)
 	max_tids = server_max_dead_tids(Min((size_t) work_mem * 1024, MaxAllocSize));
 	max_tids = Min(max_tids, INT_MAX);
 	max_tids = Min(max_tids, (int64) run->rel_blocks * MaxHeapTuplesPerPage);
-	return Max(max_tids, MaxHeapTuplesPerPage);
+	max_tids = Max(max_tids, MaxHeapTuplesPerPage);
+
+	/* a list that an earlier run has collected has to fit, whatever its memory was */
+	return Max(max_tids, run->cycle.base.pending_tids);
 }
 
 /*
@@ -112,6 +116,7 @@ vacuum_index(VacuumRun *run, int i)
 						   run->strategy);
 	run->index_results[i] = index_bulk_delete(&info, run->index_results[i],
 											  is_dead_tid, &run->dead);
+	run->done.index_scans++;
 	ereport(info.message_level,
 			(errmsg("scanned index \"%s\" to remove %lld row versions",
 					run->index_names[i], (long long) run->dead.count)));
@@ -119,56 +124,89 @@ vacuum_index(VacuumRun *run, int i)
 	run->position = previous;
 }
 
-/* All indexes one after the other; false if the failsafe ended it. */
-static bool
+/* All indexes that are not done with this set yet, one after the other. */
+static IndexPass
 vacuum_indexes_serially(VacuumRun *run)
 {
 	void	   *directory = palloc(dead_tids_directory_bytes(&run->dead));
-	bool		complete = true;
+	IndexPass	pass = INDEX_PASS_COMPLETE;
 
 	dead_tids_build_directory(&run->dead, directory);
-	for (int i = 0; i < run->nindexes && complete; i++)
+	for (int i = 0; i < run->nindexes && pass == INDEX_PASS_COMPLETE; i++)
 	{
+		if (cycle_index_is_done(run, i))
+			continue;
+		if (!cycle_between_indexes(run))
+		{
+			pass = INDEX_PASS_OUT_OF_TIME;
+			break;
+		}
 		vacuum_index(run, i);
-		complete = !run_check_failsafe(run);
+		cycle_index_done(run, i);
+		if (run_check_failsafe(run))
+			pass = INDEX_PASS_FAILSAFE;
 	}
+	dead_tids_drop_directory(&run->dead);
 	pfree(directory);
 
-	return complete;
+	return pass;
+}
+
+/* All indexes side by side; what the workers count stays with them until the end. */
+static IndexPass
+vacuum_indexes_in_parallel(VacuumRun *run)
+{
+	server_bulk_delete_in_parallel(run->index_workers, &run->dead, run->old_live_tuples,
+								   run->parallel_passes++);
+	run->done.index_scans += run->nindexes;
+	for (int i = 0; i < run->nindexes; i++)
+		cycle_index_done(run, i);
+
+	return run_check_failsafe(run) ? INDEX_PASS_FAILSAFE : INDEX_PASS_COMPLETE;
+}
+
+/* Are some of the indexes done with this set, by an earlier run? */
+static bool
+some_are_done(VacuumRun *run)
+{
+	for (int i = 0; i < run->nindexes; i++)
+		if (cycle_index_is_done(run, i))
+			return true;
+	return false;
 }
 
 /*
- * Remove the collected dead TIDs from all indexes.
+ * Remove the collected dead TIDs from all indexes that are not done with them.
  *
- * Returns true if every index is done, so that the TIDs may be reaped; false if
- * the wraparound failsafe ended the pass (then none may be, ever).
+ * They may be reaped only if the pass is complete.  It can also be ended by the
+ * wraparound failsafe (then they may never be), or because the run's time is
+ * over.
  */
-bool
+IndexPass
 indexes_vacuum(VacuumRun *run)
 {
-	bool		complete;
+	IndexPass	pass;
 
 	Assert(run->vacuum_indexes && run->clean_up_indexes);
 
 	if (run_check_failsafe(run))
-		return false;
+		return INDEX_PASS_FAILSAFE;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_INDEX);
 
-	if (run->index_workers == NULL)
-		complete = vacuum_indexes_serially(run);
+	/* workers know nothing of indexes that are done, so such a pass is finished without */
+	if (run->index_workers == NULL || some_are_done(run))
+		pass = vacuum_indexes_serially(run);
+	else if (cycle_between_indexes(run))
+		pass = vacuum_indexes_in_parallel(run);
 	else
-	{
-		server_bulk_delete_in_parallel(run->index_workers, &run->dead, run->old_live_tuples,
-									   run->done.index_passes);
-		complete = !run_check_failsafe(run);
-	}
+		pass = INDEX_PASS_OUT_OF_TIME;
 
-	/* a pass that the failsafe cut short counts, too */
+	/* a pass that was cut short counts, too */
 	run->done.index_passes++;
 	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS, run->done.index_passes);
 
-	return complete;
+	return pass;
 }
 
 /* Let one index clean up after itself. */
@@ -188,24 +226,51 @@ clean_up_index(VacuumRun *run, int i, bool estimated)
 }
 
 /*
+ * Do the workers know at least as much of the indexes as we do?  They do unless
+ * indexes were vacuumed, but never by them.
+ */
+static bool
+workers_know_most(VacuumRun *run)
+{
+	bool		know_something = false;
+
+	for (int i = 0; i < run->nindexes; i++)
+		know_something |= run->index_results[i] != NULL;
+	return run->parallel_passes > 0 || !know_something;
+}
+
+/*
  * Let all indexes clean up after themselves, if that is wanted.
  */
 void
 indexes_clean_up(VacuumRun *run)
 {
-	bool		estimated = run->done.scanned_pages < run->rel_blocks;
+	bool		estimated = run->cycle_scanned_pages < run->rel_blocks;
 
 	if (run->nindexes == 0 || !run->clean_up_indexes)
 		return;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_INDEX_CLEANUP);
 
-	if (run->index_workers != NULL)
+	if (run->index_workers != NULL && workers_know_most(run))
 		server_clean_up_in_parallel(run->index_workers, run->new_rel_tuples,
-									run->done.index_passes, estimated);
+									run->parallel_passes, estimated);
 	else
 		for (int i = 0; i < run->nindexes; i++)
 			clean_up_index(run, i, estimated);
+}
+
+/* Stop the workers and take over what they counted, which replaces nothing we have. */
+static void
+stop_workers(VacuumRun *run)
+{
+	IndexBulkDeleteResult **results = palloc0(run->nindexes * sizeof(*results));
+
+	server_stop_index_workers(run->index_workers, results);
+	for (int i = 0; i < run->nindexes; i++)
+		if (results[i] != NULL)
+			run->index_results[i] = results[i];
+	pfree(results);
 }
 
 /*
@@ -219,7 +284,7 @@ indexes_close(VacuumRun *run)
 	if (run->index_workers != NULL)
 	{
 		/* the dead TIDs go with it; there are none by now */
-		server_stop_index_workers(run->index_workers, run->index_results);
+		stop_workers(run);
 		run->index_workers = NULL;
 		dead_tids_init(&run->dead, NULL, 0);
 	}

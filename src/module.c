@@ -10,6 +10,8 @@
 
 #include "attach.h"
 #include "command.h"
+#include "drop.h"
+#include "instance.h"
 #include "settings.h"
 
 /* The server release that we are compiled for; tests pretend another one. */
@@ -55,6 +57,10 @@ _PG_init(void)
 	refuse_foreign_server();
 	settings_define();
 	if (process_shared_preload_libraries_in_progress)
+	{
 		attach_to_heap();
+		instance_install();
+		drop_install();
+	}
 	command_install();
 }

@@ -19,6 +19,7 @@
 #include "access/heapam_xlog.h"
 #include "access/multixact.h"
 #include "access/transam.h"
+#include "access/xlog.h"
 #include "access/xloginsert.h"
 #include "commands/progress.h"
 #include "commands/vacuum.h"
@@ -408,14 +409,14 @@ page_inspect_unpruned(PageContext *context, Buffer buf, PageOutcome *outcome)
  * pointer array if that leaves unused ones at the end, and log it.
  *
  * The caller holds the page's exclusive lock, and no index has an entry for any
- * of them.  Throws ERROR, before anything is changed, for a line pointer that
- * is not dead: its row would be lost.
+ * of them.  Returns false, and changes nothing, if one of them is not dead: its
+ * row would be lost.
  */
-void
+bool
 page_reap(PageContext *context, Buffer buf, const OffsetNumber *dead, int ndead)
 {
 	Page		page = BufferGetPage(buf);
-	OffsetNumber max = PageGetMaxOffsetNumber(page);
+	OffsetNumber max = PageIsNew(page) ? InvalidOffsetNumber : PageGetMaxOffsetNumber(page);
 
 	Assert(ndead > 0);
 	for (int i = 0; i < ndead; i++)
@@ -423,11 +424,7 @@ page_reap(PageContext *context, Buffer buf, const OffsetNumber *dead, int ndead)
 		ItemId		item = PageGetItemId(page, dead[i]);
 
 		if (dead[i] > max || !ItemIdIsDead(item) || ItemIdHasStorage(item))
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("line pointer (%u,%u) of table \"%s\" is not dead any more",
-							BufferGetBlockNumber(buf), dead[i],
-							RelationGetRelationName(context->rel))));
+			return false;
 	}
 
 	START_CRIT_SECTION();
@@ -451,6 +448,7 @@ page_reap(PageContext *context, Buffer buf, const OffsetNumber *dead, int ndead)
 	}
 
 	END_CRIT_SECTION();
+	return true;
 }
 
 /*
@@ -589,6 +587,24 @@ server_init_index_info(IndexVacuumInfo *info, Relation index, Relation rel,
  * The rest
  *----------
  */
+
+/* The number of the file that holds a table or an index; rewriting changes it. */
+uint32
+server_file_number(Relation rel)
+{
+	return rel->rd_node.relNode;
+}
+
+/* R3: which table of which cluster is it?  Not in recovery. */
+void
+server_table_identity(Relation rel, TableIdentity *identity)
+{
+	identity->system_identifier = GetSystemIdentifier();
+	identity->timeline = GetWALInsertionTimeLine();
+	identity->tablespace = rel->rd_node.spcNode;
+	identity->file_number = rel->rd_node.relNode;
+	identity->persistence = rel->rd_rel->relpersistence;
+}
 
 bool
 server_is_autovacuum_worker(void)

@@ -7,6 +7,7 @@
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
+#include "cycle.h"
 #include "plan.h"
 
 /*
@@ -32,7 +33,8 @@ plan_take_cutoffs(VacuumRun *run)
 }
 
 /*
- * Decide on extent and steps.
+ * Decide on extent and steps, and whether the run continues an earlier one's
+ * cycle.
  *
  * The size is taken after the cutoffs: a row with an XID before oldest_xmin
  * was on disk by then, so no page beyond this size can hold one.
@@ -68,4 +70,8 @@ plan_work(VacuumRun *run)
 	pages->vistest = GlobalVisTestFor(run->rel);
 	pages->carry.xid = pages->cutoffs.oldest_xmin;
 	pages->carry.mxid = pages->cutoffs.oldest_mxid;
+
+	/* from here on, what an earlier run has done */
+	(void) cycle_take_up(run);
+	run->scan.next_block = run->first_block;
 }

@@ -14,6 +14,7 @@
 #include "storage/bufmgr.h"
 #include "storage/freespace.h"
 
+#include "cycle.h"
 #include "reap.h"
 
 /*
@@ -35,7 +36,17 @@ reap_page(VacuumRun *run, Buffer buf, BlockNumber block,
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED, block);
 
-	page_reap(&run->pages, buf, dead, ndead);
+	if (!page_reap(&run->pages, buf, dead, ndead))
+	{
+		/* whatever happened, it must not happen again with the same list */
+		cycle_distrust_pending(run);
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("row pointers to be removed from block %u of table \"%s.%s\" are not dead any more",
+						block, run->schema_name, run->table_name),
+				 errhint("Check the table and its indexes with amcheck.")));
+	}
+	run->cycle.reaped_below = block + 1;
 
 	/*
 	 * A crash between the two leaves the page without its visibility bits,
@@ -64,9 +75,10 @@ reap_page(VacuumRun *run, Buffer buf, BlockNumber block,
 }
 
 /*
- * Reap all pages of the set of dead TIDs.
+ * Reap all pages of the set of dead TIDs.  Stops in between if the run's time is
+ * over, or if the state of the store forbids to go on; the set keeps its TIDs.
  */
-void
+StepResult
 reap_heap(VacuumRun *run)
 {
 	RunPosition previous = run_enter(run, RUN_REAPING, InvalidBlockNumber);
@@ -75,9 +87,10 @@ reap_heap(VacuumRun *run)
 	BlockNumber block;
 	BlockNumber pages = 0;
 	int64		position = 0;
+	StepResult	result = STEP_DONE;
 	int			ndead;
 
-	Assert(run->vacuum_indexes && run->done.index_passes > 0);
+	Assert(run->vacuum_indexes);
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_HEAP);
 
@@ -86,10 +99,16 @@ reap_heap(VacuumRun *run)
 		Buffer		buf;
 		Size		free_space;
 
-		/* Between two pages: no page is locked, all below block are reaped. */
-		server_pause_point();
-
+		/* No page is locked, all below block are reaped. */
 		run->position.block = block;
+		if (!cycle_between_pages(run))
+		{
+			result = STEP_OUT_OF_TIME;
+			break;
+		}
+		if (!cycle_may_reap(run, block))
+			break;
+
 		buf = ReadBufferExtended(run->rel, MAIN_FORKNUM, block, RBM_NORMAL, run->strategy);
 		LockBuffer(buf, BUFFER_LOCK_EXCLUSIVE);
 		reap_page(run, buf, block, dead, ndead, &vmbuffer);
@@ -107,4 +126,5 @@ reap_heap(VacuumRun *run)
 					run->table_name, (long long) run->dead.count, pages)));
 
 	run->position = previous;
+	return result;
 }

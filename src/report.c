@@ -17,6 +17,7 @@
 #include "storage/bufmgr.h"
 
 #include "command.h"
+#include "cycle.h"
 #include "report.h"
 
 /*
@@ -63,6 +64,31 @@ report_started(VacuumRun *run)
 		ereport(DEBUG2,
 				(errmsg_internal("vacuum options: resume %s, max_duration %d ms",
 								 resume_option_name(options->resume), options->max_duration)));
+}
+
+/*
+ * Say that the run has stopped because its time is over.
+ */
+void
+report_out_of_time(VacuumRun *run)
+{
+	const CycleRecord *record = &run->cycle.record;
+
+	if (!run->cycle.recorded)
+	{
+		ereport(NOTICE,
+				(errmsg("vacuum of table \"%s.%s\" stopped after its maximum duration",
+						run->schema_name, run->table_name),
+				 errdetail("Its progress could not be kept; the next VACUUM starts over.")));
+		return;
+	}
+	ereport(NOTICE,
+			(errmsg("vacuum of table \"%s.%s\" stopped after its maximum duration",
+					run->schema_name, run->table_name),
+			 errdetail("%u of %u blocks are scanned, %lld dead row pointers are pending.",
+					   record->next_block, record->rel_blocks,
+					   (long long) record->pending_tids),
+			 errhint("The next VACUUM of the table goes on from there.")));
 }
 
 /* Share of the table in percent; an empty one counts as covered. */
@@ -162,6 +188,24 @@ append_indexes(VacuumRun *run, StringInfo text)
 	}
 }
 
+/* What all runs of the cycle did together, if there was more than this one. */
+static void
+append_cycle(VacuumRun *run, StringInfo text)
+{
+	const CycleRecord *base = &run->cycle.base;
+	CycleCounters sum = cycle_counters(run);
+
+	if (!run->cycle.resumed)
+		return;
+	appendStringInfo(text, "cycle: run %u, continued at block %u of %u with %lld dead item identifiers pending, %u pages re-read to verify them\n",
+					 base->runs + 1, run->first_block, run->rel_blocks_at_start,
+					 (long long) base->pending_tids, run->done.verified_pages);
+	appendStringInfo(text, "cycle so far: %lld pages scanned, %lld scanned again, %lld tuples removed, %lld dead item identifiers found, %lld indexes scanned\n",
+					 (long long) sum.scanned_pages, (long long) sum.rescanned_pages,
+					 (long long) sum.tuples_deleted, (long long) sum.dead_items,
+					 (long long) sum.index_scans);
+}
+
 static void
 append_resources(VacuumRun *run, StringInfo text, TimestampTz end)
 {
@@ -218,6 +262,7 @@ report_finished(VacuumRun *run)
 	append_pages_and_tuples(run, &text);
 	append_cutoffs(run, &text);
 	append_indexes(run, &text);
+	append_cycle(run, &text);
 	append_resources(run, &text, end);
 
 	ereport(run->verbose ? INFO : LOG,

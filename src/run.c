@@ -30,9 +30,13 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 #include "command.h"
+#include "cycle.h"
 #include "indexes.h"
 #include "plan.h"
 #include "reap.h"
@@ -46,9 +50,15 @@
 /* ... if the TIDs take no more memory than this */
 #define BYPASS_MAX_BYTES ((size_t) 32 * 1024 * 1024)
 
+/* The run of this process, for an exit that does not come by an ERROR. */
+static VacuumRun *current_run = NULL;
+
 static VacuumRun *run_create(Relation rel, VacuumParams *params, BufferAccessStrategy strategy);
-static void remove_dead_tids(VacuumRun *run);
-static void estimate_tuples(VacuumRun *run);
+static StepResult cover_table(VacuumRun *run);
+static StepResult look_again(VacuumRun *run);
+static void save_at_exit(int code, Datum arg);
+static void stop_by_error(VacuumRun *run);
+static void stop_in_time(VacuumRun *run);
 static void update_catalog(VacuumRun *run);
 
 /*
@@ -60,8 +70,10 @@ static void update_catalog(VacuumRun *run);
 void
 vacuum_run(Relation rel, struct VacuumParams *params, BufferAccessStrategy strategy)
 {
+	static bool exit_callback_registered = false;
 	VacuumRun  *run = run_create(rel, params, strategy);
 	ErrorContextCallback error_context;
+	volatile StepResult covered = STEP_DONE;
 
 	pgstat_progress_start_command(PROGRESS_COMMAND_VACUUM, RelationGetRelid(rel));
 
@@ -78,22 +90,33 @@ vacuum_run(Relation rel, struct VacuumParams *params, BufferAccessStrategy strat
 	plan_work(run);
 	run_check_failsafe(run);	/* before any parallel worker is started */
 	indexes_prepare(run);
+	cycle_load_pending(run);
 
-	/* first heap pass; it pauses when there is no room for a page's dead TIDs */
-	scan_begin(run);
-	while (!scan_heap(run))
+	/* from here on there is something to lose, whichever way we are stopped */
+	if (!exit_callback_registered)
+		before_shmem_exit(save_at_exit, 0);
+	exit_callback_registered = true;
+	current_run = run;
+	PG_TRY();
 	{
-		run->may_bypass_indexes = false;
-		remove_dead_tids(run);
-		scan_vacuum_free_space_map(run);
+		covered = cover_table(run);
 	}
-	scan_end(run);
+	PG_CATCH();
+	{
+		current_run = NULL;
+		stop_by_error(run);
+	}
+	PG_END_TRY();
+	current_run = NULL;
 
-	estimate_tuples(run);
-	if (run->dead.count > 0)
-		remove_dead_tids(run);
-	scan_vacuum_free_space_map(run);
-	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED, run->rel_blocks);
+	if (covered == STEP_OUT_OF_TIME)
+	{
+		stop_in_time(run);
+		error_context_stack = error_context.previous;
+		pgstat_progress_end_command();
+		report_finished(run);
+		return;
+	}
 
 	indexes_clean_up(run);
 	indexes_close(run);
@@ -104,6 +127,7 @@ vacuum_run(Relation rel, struct VacuumParams *params, BufferAccessStrategy strat
 	error_context_stack = error_context.previous;
 
 	update_catalog(run);
+	cycle_finished(run);
 	pgstat_progress_end_command();
 
 	report_finished(run);
@@ -114,6 +138,7 @@ run_create(Relation rel, VacuumParams *params, BufferAccessStrategy strategy)
 {
 	VacuumRun  *run = palloc0(sizeof(VacuumRun));
 
+	run->context = CurrentMemoryContext;
 	run->rel = rel;
 	run->params = params;
 	run->strategy = strategy;
@@ -172,41 +197,250 @@ can_bypass_indexes(VacuumRun *run)
 	BlockNumber threshold = (double) run->rel_blocks * BYPASS_MAX_PAGES;
 
 	return run->may_bypass_indexes &&
-		run->done.dead_item_pages < threshold &&
-		run->done.dead_items < server_max_dead_tids(BYPASS_MAX_BYTES);
+		run->cycle.set_pages < threshold &&
+		run->dead.count < server_max_dead_tids(BYPASS_MAX_BYTES);
+}
+
+/*
+ * Pages of the head that the wrap left alone for their pending TIDs, and that
+ * are still not all-visible now that these are reaped (or will not be):
+ * something may have happened there since they were scanned.  Called before the
+ * set is emptied.
+ */
+static void
+note_pages_to_look_at_again(VacuumRun *run)
+{
+	OffsetNumber dead[MaxHeapTuplesPerPage];
+	Buffer		vmbuffer = InvalidBuffer;
+	BlockNumber block;
+	int64		position = 0;
+
+	if (!run->scan.wrapping)
+		return;
+
+	if (run->look_again == NULL)
+		run->look_again = palloc_extended(sizeof(BlockNumber) * run->cycle.set_pages,
+										  MCXT_ALLOC_HUGE);
+	else
+		run->look_again = repalloc_huge(run->look_again, sizeof(BlockNumber) *
+										(run->nlook_again + run->cycle.set_pages));
+
+	while (dead_tids_next_page(&run->dead, &position, &block, dead) > 0 &&
+		   block < run->first_block)
+	{
+		if (!(visibilitymap_get_status(run->rel, block, &vmbuffer) & VISIBILITYMAP_ALL_VISIBLE))
+			run->look_again[run->nlook_again++] = block;
+	}
+	if (BufferIsValid(vmbuffer))
+		ReleaseBuffer(vmbuffer);
+}
+
+/*
+ * Remove the dead TIDs from indexes and table, or what is left to do of that.
+ */
+static StepResult
+vacuum_indexes_and_reap(VacuumRun *run)
+{
+	if (run->cycle.phase != CYCLE_REAPING)
+	{
+		if (run->cycle.phase != CYCLE_VACUUMING_INDEXES)
+		{
+			cycle_enter(run, CYCLE_VACUUMING_INDEXES);
+			dead_tids_sort(&run->dead);
+		}
+		switch (indexes_vacuum(run))
+		{
+			case INDEX_PASS_COMPLETE:
+				break;
+			case INDEX_PASS_FAILSAFE:
+				return STEP_DONE;	/* nothing may be reaped any more */
+			case INDEX_PASS_OUT_OF_TIME:
+				return STEP_OUT_OF_TIME;
+		}
+	}
+
+	/* R6: all indexes are done, and the record says so before the first page is reaped */
+	cycle_enter(run, CYCLE_REAPING);
+	if (reap_heap(run) == STEP_OUT_OF_TIME)
+		return STEP_OUT_OF_TIME;
+	note_pages_to_look_at_again(run);
+	return STEP_DONE;
 }
 
 /*
  * Remove the collected dead TIDs from the indexes, then from the table, or
- * leave them for a later vacuum where that is wanted.  Empties the set.
+ * leave them for a later vacuum where that is wanted.  Empties the set, unless
+ * the run's time is over.
  */
-static void
+static StepResult
 remove_dead_tids(VacuumRun *run)
 {
+	StepResult	result = STEP_DONE;
+
 	Assert(run->nindexes > 0);
 
-	if (run->vacuum_indexes)
+	if (run->vacuum_indexes && run->cycle.phase == CYCLE_SCANNING && can_bypass_indexes(run))
 	{
-		if (can_bypass_indexes(run))
-			run->vacuum_indexes = false;
-		else if (indexes_vacuum(run))
-			reap_heap(run);
-		else
-			Assert(run->failsafe);	/* nothing may be reaped any more */
+		run->vacuum_indexes = false;
+		note_pages_to_look_at_again(run);
 	}
+	else if (run->vacuum_indexes)
+		result = vacuum_indexes_and_reap(run);
 
-	dead_tids_clear(&run->dead);
+	if (result == STEP_DONE)
+	{
+		dead_tids_clear(&run->dead);
+		cycle_set_emptied(run);
+	}
+	return result;
 }
 
-/* Estimate the table's rows from those on the pages that were scanned. */
+/*
+ * Scan a range of blocks, removing dead TIDs from indexes and table whenever
+ * there is no room for more.
+ */
+static StepResult
+scan_range(VacuumRun *run, BlockNumber first, BlockNumber end, bool wrapping)
+{
+	StepResult	result;
+
+	scan_begin(run, first, end, wrapping);
+	while ((result = scan_heap(run)) == STEP_MEMORY_FULL)
+	{
+		run->may_bypass_indexes = false;
+		result = remove_dead_tids(run);
+		if (result != STEP_DONE)
+			break;
+		scan_vacuum_free_space_map(run);
+	}
+	scan_end(run);
+	return result;
+}
+
+/* Estimate the table's rows from those on the pages that the cycle has scanned. */
 static void
 estimate_tuples(VacuumRun *run)
 {
+	CycleCounters sum = cycle_counters(run);
+
+	run->cycle_scanned_pages = Min(sum.scanned_pages, run->rel_blocks);
 	run->new_live_tuples = vac_estimate_reltuples(run->rel, run->rel_blocks,
-												  run->done.scanned_pages,
-												  run->done.live_tuples);
+												  run->cycle_scanned_pages, sum.live_tuples);
 	run->new_rel_tuples = Max(run->new_live_tuples, 0) +
-		run->done.recently_dead_tuples + run->done.missed_dead_tuples;
+		sum.recently_dead_tuples + sum.missed_dead_tuples;
+}
+
+/*
+ * Scan those pages of the head on which something has happened while their
+ * pending TIDs waited, and remove what that brings.
+ */
+static StepResult
+look_again(VacuumRun *run)
+{
+	StepResult	result = STEP_DONE;
+
+	/* what a page brings may fill the set, which notes more pages: none of these */
+	BlockNumber npages = run->nlook_again;
+
+	for (BlockNumber i = 0; i < npages; i++)
+	{
+		if (!cycle_between_pages(run))
+			return STEP_OUT_OF_TIME;
+		if (dead_tids_room(&run->dead) < MaxHeapTuplesPerPage &&
+			(result = remove_dead_tids(run)) != STEP_DONE)
+			return result;
+		scan_again(run, run->look_again[i]);
+	}
+	if (run->dead.count > 0)
+		result = remove_dead_tids(run);
+	return result;
+}
+
+/*
+ * The work on the table's pages and indexes, but for cleanup.
+ *
+ * A run that continues a cycle first completes what was begun for the pending
+ * TIDs, if their set is complete; then it scans the tail; then the head once
+ * more, so that one index pass serves both.
+ */
+static StepResult
+cover_table(VacuumRun *run)
+{
+	StepResult	result = STEP_DONE;
+
+	cycle_begin(run);
+	if (!run->vacuum_indexes)
+		run->cycle.phase = CYCLE_SCANNING;
+	if (run->cycle.phase != CYCLE_SCANNING)
+		result = remove_dead_tids(run);
+
+	if (result == STEP_DONE)
+		result = scan_range(run, run->first_block, run->rel_blocks, false);
+	if (result == STEP_DONE && run->cycle.resumed)
+	{
+		dead_tids_begin_lower(&run->dead);
+		result = scan_range(run, 0, run->first_block, true);
+	}
+	if (result != STEP_DONE)
+		return result;
+
+	estimate_tuples(run);
+	if (run->dead.count > 0)
+		result = remove_dead_tids(run);
+	if (result == STEP_DONE)
+		result = look_again(run);
+	if (result != STEP_DONE)
+		return result;
+
+	scan_vacuum_free_space_map(run);
+	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED, run->rel_blocks);
+	cycle_enter(run, CYCLE_FINISHING);
+	return STEP_DONE;
+}
+
+/* Exit by FATAL: the transaction is still as it was. */
+static void
+save_at_exit(int code, Datum arg)
+{
+	VacuumRun  *run = current_run;
+
+	if (run == NULL)
+		return;
+	current_run = NULL;
+	MemoryContextSwitchTo(run->context);
+	cycle_stopped(run, CYCLE_TERMINATED);
+}
+
+/*
+ * Called in PG_CATCH: save, and throw on.  The error is put aside meanwhile, so
+ * that one of our own cannot take its place.
+ */
+static void
+stop_by_error(VacuumRun *run)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(run->context);
+	error = CopyErrorData();
+	FlushErrorState();
+	cycle_stopped(run, error->sqlerrcode == ERRCODE_QUERY_CANCELED ?
+				  CYCLE_CANCELLED : CYCLE_FAILED);
+	ReThrowError(error);
+}
+
+/*
+ * The run's time is over: save, say how far it came, and let go of everything.
+ */
+static void
+stop_in_time(VacuumRun *run)
+{
+	cycle_stopped(run, CYCLE_OUT_OF_TIME);
+
+	run->clean_up_indexes = false;
+	indexes_close(run);
+	run->new_rel_blocks = run->rel_blocks;
+	estimate_tuples(run);
+	report_out_of_time(run);
 }
 
 /*
@@ -250,5 +484,5 @@ update_catalog(VacuumRun *run)
 	 * must not bring the next autovacuum about at once.
 	 */
 	server_report_vacuum(run->rel, Max(run->new_live_tuples, 0),
-						 run->done.recently_dead_tuples + run->done.missed_dead_tuples);
+						 run->new_rel_tuples - Max(run->new_live_tuples, 0));
 }

@@ -10,7 +10,12 @@
  *
  * The scan can start at any block, and between two pages it can stop: what it
  * needs to go on is next_block (and what it learned of the map, which can be
- * learned again).  scan_heap() returns there when memory is full.
+ * learned again).
+ *
+ * A run that continues a cycle scans the tail, and then the head once more (the
+ * wrap): VACUUM promises that what was dead when it began is gone.  In the wrap
+ * all that is all-visible is skipped, by aggressive runs as well, for the carry
+ * knows of all XIDs there.
  */
 #include "postgres.h"
 
@@ -22,6 +27,7 @@
 #include "storage/bufmgr.h"
 #include "storage/freespace.h"
 
+#include "cycle.h"
 #include "reap.h"
 #include "scan.h"
 #include "vm.h"
@@ -46,12 +52,12 @@ static void
 look_ahead(VacuumRun *run, BlockNumber from)
 {
 	ScanState  *scan = &run->scan;
-	bool		aggressive = run->pages.aggressive;
+	bool		aggressive = run->pages.aggressive && !scan->wrapping;
 	bool		skips_unfrozen = false;
 	BlockNumber block = from;
 
 	scan->unskippable_all_visible = true;
-	while (block < run->rel_blocks)
+	while (block < scan->end_block)
 	{
 		uint8		bits = visibilitymap_get_status(run->rel, block, &scan->vmbuffer);
 
@@ -66,34 +72,42 @@ look_ahead(VacuumRun *run, BlockNumber from)
 			break;
 
 		server_pause_point();
-		block = vm_skippable_end(scan->vmbuffer, block, run->rel_blocks - 1, aggressive,
+		cycle_rests_on(run, BufferGetLSNAtomic(scan->vmbuffer));
+		block = vm_skippable_end(scan->vmbuffer, block,
+								 Min(scan->end_block, run->rel_blocks - 1), aggressive,
 								 &skips_unfrozen);
 	}
 
 	scan->unskippable = block;
 	scan->skipping = block - from >= MIN_SKIPPED_BLOCKS;
 
-	/* R7: a page skipped that may hold unfrozen XIDs keeps relfrozenxid back */
-	if (scan->skipping && skips_unfrozen)
+	/*
+	 * R7: a page skipped that may hold unfrozen XIDs keeps relfrozenxid back.
+	 * In a wrap the carry accounts for them: the page was scanned before.
+	 */
+	if (scan->skipping && skips_unfrozen && !scan->wrapping)
 		run->skipped_all_visible = true;
 }
 
 /*
- * Get ready to scan from run->first_block to the table's end.
+ * Get ready to scan the blocks from first to below end.  With wrapping, these
+ * are blocks that the cycle has covered before.
  */
 void
-scan_begin(VacuumRun *run)
+scan_begin(VacuumRun *run, BlockNumber first, BlockNumber end, bool wrapping)
 {
 	ScanState  *scan = &run->scan;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS, run->rel_blocks);
 	server_progress_max_dead_tids(run->dead.capacity);
 
-	scan->next_block = run->first_block;
+	scan->next_block = first;
+	scan->end_block = end;
+	scan->wrapping = wrapping;
 	scan->vmbuffer = InvalidBuffer;
-	scan->failsafe_checked = run->first_block;
-	scan->fsm_vacuumed = run->first_block;
-	look_ahead(run, run->first_block);
+	scan->failsafe_checked = first;
+	scan->fsm_vacuumed = first;
+	look_ahead(run, first);
 }
 
 /*
@@ -112,7 +126,8 @@ scan_end(VacuumRun *run)
 {
 	release_map(&run->scan);
 	run->position.block = InvalidBlockNumber;
-	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, run->rel_blocks);
+	if (!run->scan.wrapping)
+		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, run->rel_blocks);
 }
 
 /*
@@ -199,13 +214,18 @@ count_page(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
 	RunCounters *done = &run->done;
 
 	done->tuples_deleted += outcome->tuples_deleted;
+	if (outcome->prevents_truncation)
+		done->nonempty_pages = Max(done->nonempty_pages, block + 1);
+
+	/* the cycle has counted this page's rows before */
+	if (run->scan.wrapping)
+		return;
+
 	done->live_tuples += outcome->live_tuples;
 	done->recently_dead_tuples += outcome->recently_dead_tuples;
 	done->missed_dead_tuples += outcome->missed_dead_tuples;
 	if (outcome->missed_dead_tuples > 0)
 		done->missed_dead_pages++;
-	if (outcome->prevents_truncation)
-		done->nonempty_pages = block + 1;
 }
 
 /* Remember a page's dead line pointers; scan_heap() has made sure of the room. */
@@ -215,6 +235,7 @@ collect_dead_tids(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
 	dead_tids_append(&run->dead, block, outcome->dead, outcome->ndead);
 	run->done.dead_items += outcome->ndead;
 	run->done.dead_item_pages++;
+	run->cycle.set_pages++;
 	server_progress_dead_tids(run->dead.count);
 }
 
@@ -224,6 +245,7 @@ release_page(VacuumRun *run, Buffer buf, BlockNumber block, bool record_free_spa
 {
 	Size		free_space = 0;
 
+	cycle_rests_on(run, PageGetLSN(BufferGetPage(buf)));
 	if (record_free_space)
 		free_space = PageGetHeapFreeSpace(BufferGetPage(buf));
 	UnlockReleaseBuffer(buf);
@@ -300,6 +322,7 @@ reap_at_once(VacuumRun *run, Buffer buf, BlockNumber block, const PageOutcome *o
 
 	reap_page(run, buf, block, outcome->dead, outcome->ndead, &scan->vmbuffer);
 	dead_tids_clear(&run->dead);
+	run->cycle.set_pages = 0;
 
 	if (block - scan->fsm_vacuumed >= FSM_INTERVAL)
 	{
@@ -385,33 +408,67 @@ scan_page(VacuumRun *run, BlockNumber block, bool map_all_visible)
 }
 
 /*
- * Scan up to the table's end, or until there might not be room for the next
- * page's dead TIDs.
- *
- * Returns true at the table's end; false if the caller has to empty the set of
- * dead TIDs and call again.  Holds no pin and no lock on any page then.
+ * Scan one page out of turn, which is in the part of the table that the cycle
+ * has covered.  Holds no pin and no lock on any page before and after.
  */
-bool
+void
+scan_again(VacuumRun *run, BlockNumber block)
+{
+	run_enter(run, RUN_SCANNING, block);
+	run->done.scanned_pages++;
+	run->done.rescanned_pages++;
+	scan_page(run, block, false);
+	run->scan.complete_tids = run->dead.count;
+	release_map(&run->scan);
+}
+
+/*
+ * Is this a page that the wrap can leave alone for now?  With its pending TIDs
+ * collected it is not all-visible, though nothing may have happened to it since.
+ * Once they are reaped the map will tell.
+ */
+static bool
+waits_for_reaping(VacuumRun *run, BlockNumber block)
+{
+	return run->scan.wrapping && run->vacuum_indexes && dead_tids_have_block(&run->dead, block);
+}
+
+/*
+ * Scan up to the end of the range, or until there might not be room for the next
+ * page's dead TIDs, or until the run's time is over.  Can be called again in
+ * each case.  Holds no pin and no lock on any page when it returns, but for the
+ * pin on the visibility map that scan_end() releases.
+ */
+StepResult
 scan_heap(VacuumRun *run)
 {
 	ScanState  *scan = &run->scan;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
 
-	while (scan->next_block < run->rel_blocks)
+	while (scan->next_block < scan->end_block)
 	{
 		BlockNumber block;
 		bool		map_all_visible;
 
 		if (scan->skipping && scan->next_block < scan->unskippable)
+		{
 			scan->next_block = scan->unskippable;
+			if (scan->next_block >= scan->end_block)
+				break;			/* only a range that ends before the table's last page */
+		}
 		block = scan->next_block;
 
-		pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block);
+		if (!scan->wrapping)
+			pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_SCANNED, block);
 		run_enter(run, RUN_SCANNING, block);
 
-		/* Between two pages: no page is locked, all below block are done. */
-		server_pause_point();
+		/* No page is locked, all below block are done. */
+		if (!cycle_between_pages(run))
+		{
+			release_map(scan);
+			return STEP_OUT_OF_TIME;
+		}
 		if (block - scan->failsafe_checked >= FAILSAFE_INTERVAL)
 		{
 			run_check_failsafe(run);
@@ -420,7 +477,7 @@ scan_heap(VacuumRun *run)
 		if (dead_tids_room(&run->dead) < MaxHeapTuplesPerPage)
 		{
 			release_map(scan);
-			return false;
+			return STEP_MEMORY_FULL;
 		}
 
 		map_all_visible = true;
@@ -430,10 +487,15 @@ scan_heap(VacuumRun *run)
 			look_ahead(run, block + 1);
 		}
 
-		run->done.scanned_pages++;
-		scan_page(run, block, map_all_visible);
+		if (!waits_for_reaping(run, block))
+		{
+			run->done.scanned_pages++;
+			run->done.rescanned_pages += scan->wrapping;
+			scan_page(run, block, map_all_visible);
+			scan->complete_tids = run->dead.count;
+		}
 		scan->next_block = block + 1;
 	}
 
-	return true;
+	return STEP_DONE;
 }

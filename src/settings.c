@@ -13,6 +13,18 @@
 bool		setting_enabled = true;
 int			setting_min_table_size = 64 * 1024 * 1024 / BLCKSZ;
 
+int			setting_mode = RESUME_MODE_AUTO;
+int			setting_save_interval = 10 * 1000;
+int			setting_max_duration = 0;
+int			setting_store_size = 256 * 1024;
+
+static const struct config_enum_entry modes[] = {
+	{"auto", RESUME_MODE_AUTO, false},
+	{"resume", RESUME_MODE_RESUME, false},
+	{"restart", RESUME_MODE_RESTART, false},
+	{NULL, 0, false}
+};
+
 /*
  * Define all settings.  Called once, from _PG_init.
  */
@@ -33,6 +45,38 @@ settings_define(void)
 							&setting_min_table_size,
 							64 * 1024 * 1024 / BLCKSZ, 0, INT_MAX,
 							PGC_SUSET, GUC_UNIT_BLOCKS,
+							NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("vacuum_resume.mode",
+							 "Selects what a vacuum does that finds an interrupted one of the same table.",
+							 NULL,
+							 &setting_mode,
+							 RESUME_MODE_AUTO, modes,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("vacuum_resume.save_interval",
+							"Sets the time between two saves of a running vacuum's state.",
+							"After a crash a vacuum goes on from its last save.",
+							&setting_save_interval,
+							10 * 1000, 10, INT_MAX,
+							PGC_SUSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("vacuum_resume.max_duration",
+							"Sets the time after which a vacuum of a table stops and leaves the rest to the next one.",
+							"0 means no limit.",
+							&setting_max_duration,
+							0, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("vacuum_resume.store_size",
+							"Sets the largest size of the store of interrupted vacuums.",
+							NULL,
+							&setting_store_size,
+							256 * 1024, 64, INT_MAX,
+							PGC_POSTMASTER, GUC_UNIT_KB,
 							NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("vacuum_resume");

@@ -15,7 +15,8 @@
  */
 #include "postgres.h"
 
-#include "access/visibilitymapdefs.h"
+#include "access/visibilitymap.h"
+#include "miscadmin.h"
 #include "port/pg_bitutils.h"
 #include "port/pg_bswap.h"
 #include "storage/bufmgr.h"
@@ -100,4 +101,49 @@ vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
 	}
 
 	return block;
+}
+
+/*
+ * Count the blocks from from to below to that are not all-visible, a page of the
+ * map at a time.  Takes no lock but on the table, which the caller holds.
+ */
+BlockNumber
+vm_count_not_visible(Relation rel, BlockNumber from, BlockNumber to)
+{
+	Buffer		vmbuffer = InvalidBuffer;
+	uint64		visible = 0;
+	uint64		block = from;
+
+	while (block < to)
+	{
+		uint64		page_end = block - block % BLOCKS_PER_MAP_PAGE + BLOCKS_PER_MAP_PAGE;
+		uint64		end = Min(page_end, (uint64) to);
+		const uint64 *words;
+
+		CHECK_FOR_INTERRUPTS();
+
+		/* pins the map page; there is none where the map is shorter than the table */
+		(void) visibilitymap_get_status(rel, (BlockNumber) block, &vmbuffer);
+		if (!BufferIsValid(vmbuffer))
+			break;
+
+		words = (const uint64 *) PageGetContents(BufferGetPage(vmbuffer));
+		while (block < end)
+		{
+			int			in_page = block % BLOCKS_PER_MAP_PAGE;
+			int			skip = in_page % BLOCKS_PER_WORD;
+			int			nblocks = Min(BLOCKS_PER_WORD - skip, end - block);
+			uint64		bits = map_word(&words[in_page / BLOCKS_PER_WORD]) >>
+				(skip * BITS_PER_HEAPBLOCK);
+
+			if (nblocks < BLOCKS_PER_WORD)
+				bits &= (UINT64CONST(1) << (nblocks * BITS_PER_HEAPBLOCK)) - 1;
+			visible += pg_popcount64(bits & ALL_VISIBLE_BITS);
+			block += nblocks;
+		}
+	}
+
+	if (BufferIsValid(vmbuffer))
+		ReleaseBuffer(vmbuffer);
+	return from < to ? to - from - (BlockNumber) visible : 0;
 }

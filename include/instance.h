@@ -1,0 +1,30 @@
+/*
+ * instance.h
+ *	  The instance id: did our library see every vacuum since?
+ */
+#ifndef PGVR_INSTANCE_H
+#define PGVR_INSTANCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "record.h"
+#include "storage/lwlock.h"
+
+#define STORE_DIRECTORY "pg_vacuum_resume"
+
+extern void instance_install(void);
+
+extern void instance_mark(CycleRecord *record);
+extern bool instance_vouches_for(const CycleRecord *record);
+extern bool instance_no_crash_since(const CycleRecord *record);
+extern bool instance_note(void);
+extern bool instance_distrust(bool may_wait);
+
+/* Serializes writing to the store, and opening and replacing it. */
+extern LWLock *instance_store_lock(void);
+extern uint64_t instance_store_epoch(void);
+extern void instance_store_replaced(void);
+extern bool instance_store_is_from_the_future(void);
+
+#endif							/* PGVR_INSTANCE_H */

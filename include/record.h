@@ -1,0 +1,192 @@
+/*
+ * record.h
+ *	  What the store holds: the on-disk format.
+ *
+ * No server headers: the inspection tool shares it.  Every value begins with a
+ * RecordHeader whose CRC covers the rest of it.  Numbers are in the machine's
+ * byte order, for a store never moves to another machine; keys are big-endian,
+ * so that a table's entries lie side by side.
+ *
+ * Change RECORD_FORMAT with any change here: a store of another format is set
+ * aside and begun anew, which costs progress and nothing else.
+ */
+#ifndef PGVR_RECORD_H
+#define PGVR_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "dead_tids.h"
+
+#define RECORD_FORMAT 1
+
+/* Named databases of the store */
+#define STORE_CYCLES "cycle"
+#define STORE_CHUNKS "dead"
+#define STORE_INDEXES "index"
+#define STORE_DATABASES 3
+
+#define INSTANCE_ID_BYTES 16
+
+typedef enum RecordKind
+{
+	RECORD_CYCLE = 1,
+	RECORD_CHUNK,
+	RECORD_INDEX
+} RecordKind;
+
+typedef struct RecordHeader
+{
+	uint32_t	crc;			/* CRC-32C of all that follows */
+	uint16_t	format;			/* RECORD_FORMAT */
+	uint16_t	kind;			/* RecordKind */
+} RecordHeader;
+
+/* Key of a table's cycle; chunks and indexes have one more number behind it. */
+typedef struct TableKey
+{
+	uint32_t	database;
+	uint32_t	relation;
+} TableKey;
+
+#define TABLE_KEY_BYTES 8
+#define SUB_KEY_BYTES 12
+
+typedef enum CyclePhase
+{
+	CYCLE_SCANNING = 1,			/* first heap pass, tail or head */
+	CYCLE_VACUUMING_INDEXES,	/* the set of pending TIDs is complete */
+	CYCLE_REAPING,				/* all indexes are done */
+	CYCLE_FINISHING				/* nothing pending, every block covered */
+} CyclePhase;
+
+/* How a run ended; CYCLE_RUNNING is also what a killed run leaves behind. */
+typedef enum CycleStop
+{
+	CYCLE_RUNNING = 0,
+	CYCLE_CANCELLED,
+	CYCLE_TERMINATED,
+	CYCLE_FAILED,
+	CYCLE_OUT_OF_TIME
+} CycleStop;
+
+/* Which table of which cluster, as it was when the record was made (R3) */
+typedef struct TableIdentity
+{
+	uint64_t	system_identifier;
+	uint32_t	timeline;
+	uint32_t	tablespace;
+	uint32_t	file_number;
+	uint32_t	persistence;	/* pg_class.relpersistence */
+} TableIdentity;
+
+/* What all runs of the cycle have counted together */
+typedef struct CycleCounters
+{
+	int64_t		scanned_pages;	/* first time in this cycle only */
+	int64_t		rescanned_pages;	/* once more, in a wrap */
+	int64_t		verified_pages; /* re-read to check pending TIDs (R4) */
+	int64_t		dead_item_pages;
+	int64_t		missed_dead_pages;
+	int64_t		tuples_deleted;
+	int64_t		dead_items;
+	int64_t		live_tuples;
+	int64_t		recently_dead_tuples;
+	int64_t		missed_dead_tuples;
+	int64_t		index_passes;
+	int64_t		index_scans;	/* single indexes scanned */
+} CycleCounters;
+
+typedef struct CycleRecord
+{
+	RecordHeader header;
+
+	TableKey	key;
+	TableIdentity identity;
+
+	/* who may trust it (R4, R12) */
+	uint8_t		instance[INSTANCE_ID_BYTES];
+	uint64_t	generation;
+	uint64_t	boot;			/* changes with every crash recovery (R8) */
+
+	/* where the cycle is */
+	uint32_t	phase;			/* CyclePhase */
+	uint32_t	stop;			/* CycleStop */
+	uint32_t	next_block;		/* the cursor */
+	uint32_t	rel_blocks;		/* size when the last run took its cutoffs */
+	uint32_t	nonempty_pages; /* last page seen in use + 1 */
+	uint32_t	skipped_all_visible;	/* 0 or 1 (R7) */
+
+	/* the carry (R7); full XID, MXID with the epoch of its own wraparounds */
+	uint64_t	carry_xid;
+	uint64_t	carry_mxid;
+
+	/* pending TIDs */
+	uint64_t	set_number;		/* counts the sets of this cycle (R11) */
+	int64_t		pending_tids;
+	uint32_t	pending_lost;	/* 1: the store was full, the list is not kept */
+	uint32_t	chunks;
+	uint32_t	reap_next_block;	/* TIDs of lower blocks have been reaped (R6) */
+	uint32_t	reap_until_block;	/* those from here on have not */
+	uint32_t	indexes_done;	/* with the set as it is */
+	uint32_t	indexes;
+
+	CycleCounters counters;
+	uint32_t	runs;
+	uint32_t	interruptions;
+	int64_t		cycle_started;	/* microseconds since 2000-01-01, as the server's */
+	int64_t		last_saved;
+	char		schema_name[64];	/* for reading without a server */
+	char		table_name[64];
+} CycleRecord;
+
+/* An index that is done with a set of pending TIDs, and what it counted */
+typedef struct IndexRecord
+{
+	RecordHeader header;
+
+	uint32_t	index;			/* OID */
+	uint32_t	file_number;	/* REINDEX changes it */
+	uint64_t	set_number;		/* of the last set it is done with */
+	int64_t		set_tids;		/* how large that set was (R11) */
+
+	/* the access method's result (IndexBulkDeleteResult), if it can be kept */
+	uint32_t	has_result;
+	uint32_t	num_pages;
+	uint32_t	estimated_count;
+	uint32_t	pages_newly_deleted;
+	uint32_t	pages_deleted;
+	uint32_t	pages_free;
+	double		num_index_tuples;
+	double		tuples_removed;
+} IndexRecord;
+
+/*
+ * A chunk of pending TIDs: a ChunkRecord, followed by 16-bit numbers; for each
+ * page the block's low and high half, the number of offsets, and the offsets.
+ */
+typedef struct ChunkRecord
+{
+	RecordHeader header;
+	uint64_t	set_number;
+	uint32_t	number;			/* place among the chunks of its set */
+	uint32_t	tids;
+} ChunkRecord;
+
+extern void record_seal(void *record, size_t bytes, RecordKind kind);
+extern bool record_is_sound(const void *record, size_t bytes, RecordKind kind,
+							size_t least_bytes);
+
+extern const char *cycle_phase_name(uint32_t phase);
+extern const char *cycle_stop_name(uint32_t stop);
+
+extern void table_key_encode(const TableKey *key, uint8_t *bytes);
+extern void sub_key_encode(const TableKey *key, uint32_t number, uint8_t *bytes);
+
+extern size_t chunk_max_bytes(int64_t tids);
+extern size_t chunk_encode(ChunkRecord *chunk, const DeadTid *tids, int64_t ntids);
+extern int64_t chunk_decode(const ChunkRecord *chunk, size_t bytes,
+							DeadTid *tids, int64_t room);
+
+#endif							/* PGVR_RECORD_H */

@@ -1,0 +1,52 @@
+/*
+ * store.h
+ *	  The LMDB store below the data directory.
+ *
+ * Verbs return codes and never throw (R2); what is behind the last failure,
+ * store_error() says in words.  Results are allocated in the current memory
+ * context.
+ */
+#ifndef PGVR_STORE_H
+#define PGVR_STORE_H
+
+#include "record.h"
+
+typedef enum StoreResult
+{
+	STORE_OK,
+	STORE_NOT_FOUND,
+	STORE_FULL,					/* nothing was written */
+	STORE_DAMAGED,				/* an entry's check failed; the store itself is sound */
+	STORE_FAILED				/* nothing was written or read */
+} StoreResult;
+
+/* A table's record with all that belongs to it */
+typedef struct StoredCycle
+{
+	CycleRecord cycle;
+	DeadTid    *tids;			/* in the order they were saved in; not sorted */
+	int64_t		ntids;
+	IndexRecord *indexes;
+	int			nindexes;
+} StoredCycle;
+
+/* What one save changes; one transaction */
+typedef struct StoreChange
+{
+	const CycleRecord *cycle;
+	bool		drop_chunks;	/* first remove the table's chunks ... */
+	bool		drop_indexes;	/* ... and its finished indexes */
+	const ChunkRecord *chunk;	/* one more chunk, or NULL */
+	size_t		chunk_bytes;
+	const IndexRecord *indexes; /* finished indexes to add or replace, but for index 0 */
+	int			nindexes;
+} StoreChange;
+
+extern StoreResult store_find(const TableKey *key, CycleRecord *cycle);
+extern StoreResult store_load(const TableKey *key, StoredCycle *stored);
+extern StoreResult store_write(const StoreChange *change);
+extern StoreResult store_remove(const TableKey *key);
+extern StoreResult store_list(CycleRecord **cycles, int *ncycles);
+extern const char *store_error(void);
+
+#endif							/* PGVR_STORE_H */

@@ -1,0 +1,916 @@
+/*
+ * cycle.c
+ *	  Keeping the state of a run, and continuing an earlier run's.
+ *
+ * A cycle is one complete coverage of a table, over one or more runs.  A run
+ * whose vacuum is over before the first save is due leaves no trace in the
+ * store.  From the first save on there is a record, and then it has to be right
+ * at any moment, whatever happens to the server in the next:
+ *
+ *	- What a save says rests on WAL that is flushed before (R1): the page LSN of
+ *	  every heap page scanned and of every page of the visibility map that let
+ *	  us skip, and the last record that we or our parallel workers wrote
+ *	  (XactLastRecEnd; a finishing worker hands its own to the leader).
+ *	- A page's LSN is enough to also cover the commit of whoever deleted a row
+ *	  there: pruning it was logged after that commit, WAL is flushed in order.
+ *	- Before the first line pointer is reaped, the record says so, and how far
+ *	  it may go before the next save (R6).
+ *	- If a save fails, no record of this cluster is trusted any more
+ *	  (instance_distrust), and the run goes on without one (R2).
+ *
+ * A run that ends by ERROR saves when it is caught, one that ends by FATAL in a
+ * before_shmem_exit callback; both come before the transaction is aborted, and
+ * what they save is what is in memory, exact to the page.  kill -9 and a crash
+ * leave the last save.
+ *
+ * R9: all of this happens under the table's ShareUpdateExclusiveLock.
+ */
+#include "postgres.h"
+
+#include "access/amapi.h"
+#include "access/multixact.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "command.h"
+#include "cycle.h"
+#include "instance.h"
+#include "settings.h"
+#include "store.h"
+
+/* Pages between two looks at the clock. */
+#define CLOCK_INTERVAL 32
+
+/* Dead TIDs to announce for reaping at first, and the least (R6). */
+#define FIRST_REAP_STRETCH 65536
+
+static void save(VacuumRun *run, CycleStop stop);
+static void give_up_record(VacuumRun *run, bool may_wait);
+
+/* The key of a table's record; shared catalogs belong to database 0. */
+TableKey
+cycle_key(Relation rel)
+{
+	return (TableKey) {.database = rel->rd_lockInfo.lockRelId.dbId,
+					   .relation = RelationGetRelid(rel)};
+}
+
+/* A 32-bit XID of about now as one that never wraps around. */
+static uint64
+full_xid(TransactionId xid)
+{
+	FullTransactionId next = ReadNextFullTransactionId();
+	uint32		epoch = EpochFromFullTransactionId(next);
+
+	if (xid > XidFromFullTransactionId(next))
+		epoch--;
+	return ((uint64) epoch << 32) | xid;
+}
+
+static int64
+elapsed_ms(instr_time since)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	INSTR_TIME_SUBTRACT(now, since);
+	return INSTR_TIME_GET_MICROSEC(now) / 1000;
+}
+
+/* Say once a run that the store is in trouble; the vacuum itself is not. */
+static void
+warn_once(VacuumRun *run, const char *what)
+{
+	if (run->cycle.warned)
+		return;
+	run->cycle.warned = true;
+	ereport(WARNING,
+			(errmsg("%s of table \"%s.%s\"", what, run->schema_name, run->table_name),
+			 errdetail_internal("%s", store_error()),
+			 errhint("The vacuum goes on, but if it is interrupted the next one may have to start over. Check the directory \"%s\" in the data directory.",
+					 STORE_DIRECTORY)));
+}
+
+/*----------
+ * Taking up an earlier run's record
+ *----------
+ */
+
+/* Why a record is not of this table as it is now (R3, R8); NULL if it is. */
+static const char *
+foreign_record(VacuumRun *run, const CycleRecord *record)
+{
+	TableIdentity identity = {0};
+	bool		unlogged = run->rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
+
+	server_table_identity(run->rel, &identity);
+	if (record->identity.system_identifier != identity.system_identifier)
+		return "it is of another cluster";
+	if (record->identity.timeline != identity.timeline)
+		return "it is of another timeline";
+	if (record->identity.tablespace != identity.tablespace ||
+		record->identity.file_number != identity.file_number)
+		return "the table has been rewritten";
+	if (record->identity.persistence != identity.persistence)
+		return "the table's persistence has been changed";
+	if (unlogged && !(instance_vouches_for(record) && instance_no_crash_since(record)))
+		return "an unlogged table may have been reset";
+	return NULL;
+}
+
+/*
+ * R7: why the record does not let this run keep an aggressive vacuum's promise;
+ * NULL if it does.
+ */
+static const char *
+broken_promise(VacuumRun *run, const CycleRecord *record)
+{
+	const Cutoffs *cutoffs = &run->pages.cutoffs;
+
+	if (!run->pages.aggressive)
+		return NULL;
+	if (record->skipped_all_visible)
+		return "an aggressive vacuum has to scan pages that were skipped";
+	if (record->carry_xid < full_xid(cutoffs->freeze_limit) ||
+		MultiXactIdPrecedes((MultiXactId) record->carry_mxid, cutoffs->multixact_cutoff))
+		return "an aggressive vacuum has to freeze more than was frozen";
+	return NULL;
+}
+
+/* Why this run is not to continue whatever there is; NULL if it may. */
+static const char *
+unwanted(VacuumRun *run)
+{
+	const VacuumCommandOptions *options = command_options();
+
+	if (run->params->options & VACOPT_DISABLE_PAGE_SKIPPING)
+		return "DISABLE_PAGE_SKIPPING asks for every page";
+	if (options->resume_given ? options->resume == RESUME_OPTION_OFF :
+		setting_mode == RESUME_MODE_RESTART)
+		return "it was asked to start over";
+	return NULL;
+}
+
+/* The XID and MXID below which the table has none, as far as the cycle has got. */
+static void
+take_over_carry(VacuumRun *run, const CycleRecord *record)
+{
+	const Cutoffs *cutoffs = &run->pages.cutoffs;
+	Carry	   *carry = &run->pages.carry;
+
+	/* somebody else's vacuum may have frozen beyond the carry since */
+	if (record->carry_xid < full_xid(cutoffs->relfrozenxid))
+		carry->xid = cutoffs->relfrozenxid;
+	else if (record->carry_xid < full_xid(carry->xid))
+		carry->xid = (TransactionId) record->carry_xid;
+
+	if (MultiXactIdPrecedes((MultiXactId) record->carry_mxid, cutoffs->relminmxid))
+		carry->mxid = cutoffs->relminmxid;
+	else if (MultiXactIdPrecedes((MultiXactId) record->carry_mxid, carry->mxid))
+		carry->mxid = (MultiXactId) record->carry_mxid;
+}
+
+/*
+ * Look for a record that this run can continue.  Called once the run's cutoffs
+ * and extent are known.
+ *
+ * If there is one, the run's first block, carry and what depends on them are
+ * set from it.  If not, whatever was in the store about the table is gone when
+ * this returns (R5).  Returns true if the run continues a cycle.
+ */
+bool
+cycle_take_up(VacuumRun *run)
+{
+	CycleState *cycle = &run->cycle;
+	CycleRecord *base = &cycle->base;
+	TableKey	key = cycle_key(run->rel);
+	const char *why;
+	StoreResult result;
+
+	INSTR_TIME_SET_CURRENT(cycle->started);
+	cycle->last_save = cycle->started;
+	cycle->phase = CYCLE_SCANNING;
+	cycle->may_reap = true;
+	cycle->set_number = 1;
+	cycle->reap_stretch = FIRST_REAP_STRETCH;
+	cycle->max_duration = command_options()->max_duration_given ?
+		command_options()->max_duration : setting_max_duration;
+
+	/* R8: nobody can continue a temporary table's vacuum */
+	cycle->keeps_record = run->rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP;
+	if (!cycle->keeps_record)
+		return false;
+
+	result = store_find(&key, base);
+	if (result == STORE_NOT_FOUND)
+		return false;
+
+	if (result != STORE_OK)
+		why = store_error();
+	else if ((why = unwanted(run)) == NULL && (why = foreign_record(run, base)) == NULL)
+		why = broken_promise(run, base);
+	if (why != NULL)
+	{
+		memset(base, 0, sizeof(*base));
+		if (result == STORE_FAILED)
+			give_up_record(run, true);
+		else
+			cycle_forget(run->rel, why);
+		return false;
+	}
+
+	cycle->resumed = true;
+	cycle->recorded = true;
+	cycle->record = *base;
+	cycle->store_epoch = instance_store_epoch();
+	cycle->set_number = base->set_number;
+	cycle->pending_lost = base->pending_lost != 0;
+
+	/* a table cannot have shrunk under an id that we vouch for, but under another */
+	run->first_block = Min(base->next_block, run->rel_blocks);
+	run->done.nonempty_pages = Min(base->nonempty_pages, run->rel_blocks);
+	run->skipped_all_visible = base->skipped_all_visible != 0;
+	take_over_carry(run, base);
+	return true;
+}
+
+/* Keep of a page's pending TIDs those that are dead line pointers still (R4). */
+static int
+verify_page(VacuumRun *run, BlockNumber block, OffsetNumber *offsets, int noffsets)
+{
+	Buffer		buf;
+	Page		page;
+	int			kept = 0;
+
+	if (block >= run->rel_blocks)
+		return 0;
+
+	buf = ReadBufferExtended(run->rel, MAIN_FORKNUM, block, RBM_NORMAL, run->strategy);
+	LockBuffer(buf, BUFFER_LOCK_SHARE);
+	page = BufferGetPage(buf);
+	for (int i = 0; i < noffsets; i++)
+		if (!PageIsNew(page) && offsets[i] <= PageGetMaxOffsetNumber(page) &&
+			ItemIdIsDead(PageGetItemId(page, offsets[i])))
+			offsets[kept++] = offsets[i];
+	cycle_rests_on(run, PageGetLSN(page));
+	UnlockReleaseBuffer(buf);
+
+	run->done.verified_pages++;
+	return kept;
+}
+
+/* Check all pending TIDs against the table; the set stays sorted. */
+static void
+verify_pending(VacuumRun *run, DeadTids *loaded)
+{
+	OffsetNumber offsets[MaxHeapTuplesPerPage];
+	BlockNumber block;
+	int64		position = 0;
+	int			noffsets;
+
+	while ((noffsets = dead_tids_next_page(loaded, &position, &block, offsets)) > 0)
+	{
+		server_pause_point();
+		noffsets = verify_page(run, block, offsets, noffsets);
+		dead_tids_append(&run->dead, block, offsets, noffsets);
+	}
+}
+
+/* R6: drop pending TIDs of blocks below this one. */
+static void
+drop_below(DeadTids *loaded, BlockNumber block)
+{
+	int64		kept = 0;
+
+	for (int64 i = 0; i < loaded->count; i++)
+		if (dead_tid_block(&loaded->tids[i]) >= block)
+			loaded->tids[kept++] = loaded->tids[i];
+	loaded->count = kept;
+}
+
+/* Find what is known of this run's indexes among the records of finished ones. */
+static void
+take_over_indexes(VacuumRun *run, const StoredCycle *stored)
+{
+	for (int i = 0; i < run->nindexes; i++)
+	{
+		for (int j = 0; j < stored->nindexes; j++)
+		{
+			const IndexRecord *record = &stored->indexes[j];
+			IndexBulkDeleteResult *result;
+
+			if (record->index != RelationGetRelid(run->indexes[i]) ||
+				record->file_number != server_file_number(run->indexes[i]))
+				continue;
+
+			run->cycle.indexes[i] = *record;
+			if (!record->has_result)
+				continue;
+			result = palloc0(sizeof(IndexBulkDeleteResult));
+			result->num_pages = record->num_pages;
+			result->estimated_count = record->estimated_count != 0;
+			result->num_index_tuples = record->num_index_tuples;
+			result->tuples_removed = record->tuples_removed;
+			result->pages_newly_deleted = record->pages_newly_deleted;
+			result->pages_deleted = record->pages_deleted;
+			result->pages_free = record->pages_free;
+			run->index_results[i] = result;
+		}
+	}
+}
+
+static BlockNumber
+count_set_pages(const DeadTids *dead)
+{
+	BlockNumber pages = 0;
+
+	for (int64 i = 0; i < dead->count; i++)
+		if (i == 0 || dead_tid_block(&dead->tids[i]) != dead_tid_block(&dead->tids[i - 1]))
+			pages++;
+	return pages;
+}
+
+/*
+ * Load the pending TIDs and finished indexes of the cycle that the run
+ * continues, as far as they can be trusted, and make the record say that a run
+ * is under way.  The run's set must have room for all of them.
+ */
+void
+cycle_load_pending(VacuumRun *run)
+{
+	CycleState *cycle = &run->cycle;
+	TableKey	key = cycle_key(run->rel);
+	StoredCycle stored;
+	DeadTids	loaded;
+	bool		vouched = instance_vouches_for(&cycle->base);
+
+	cycle->indexes = palloc0(run->nindexes * sizeof(IndexRecord));
+	if (!cycle->resumed)
+		return;
+
+	if (store_load(&key, &stored) != STORE_OK)
+	{
+		/* position and carry are sound; the pages with pending TIDs are in the head */
+		warn_once(run, "could not read the saved list of pending row pointers");
+		stored.ntids = 0;
+		stored.nindexes = 0;
+	}
+	dead_tids_init(&loaded, stored.tids, stored.ntids);
+	loaded.count = stored.ntids;
+	dead_tids_sort(&loaded);
+
+	/* without indexes a page is reaped when it is scanned, as the head will be */
+	if (run->nindexes == 0)
+		loaded.count = 0;
+
+	if (cycle->base.phase == CYCLE_REAPING)
+	{
+		if (!vouched)
+			loaded.count = 0;
+		else
+			drop_below(&loaded, cycle->base.stop == CYCLE_RUNNING ?
+					   cycle->base.reap_until_block : cycle->base.reap_next_block);
+	}
+
+	if (vouched)
+	{
+		take_over_indexes(run, &stored);
+		memcpy(run->dead.tids, loaded.tids, loaded.count * sizeof(DeadTid));
+		run->dead.count = loaded.count;
+	}
+	else
+	{
+		/* R4: an item may have been reaped, reused and died again: all indexes anew */
+		verify_pending(run, &loaded);
+	}
+	cycle->phase = run->dead.count > 0 ? cycle->base.phase : CYCLE_SCANNING;
+	cycle->reaped_below = cycle->base.reap_next_block;
+	cycle->set_pages = count_set_pages(&run->dead);
+	run->scan.complete_tids = run->dead.count;
+
+	/*
+	 * The list in the store is still right to add to if we have taken all of it;
+	 * in reaping nothing is added, and what is done is told by the position.
+	 */
+	cycle->chunks = cycle->base.chunks;
+	cycle->chunked_tids = cycle->base.pending_tids;
+	cycle->saved_tids = run->dead.count;
+	cycle->rewrite_chunks = !vouched || run->dead.count != cycle->base.pending_tids;
+	cycle->drop_indexes = !vouched;
+	if (!vouched)
+		cycle->set_number++;	/* makes every index of the old set unfinished */
+
+	if (stored.tids != NULL)
+		pfree(stored.tids);
+	if (stored.indexes != NULL)
+		pfree(stored.indexes);
+}
+
+/*
+ * A run that continues a cycle says so in the record before it does anything.
+ */
+void
+cycle_begin(VacuumRun *run)
+{
+	if (run->cycle.resumed)
+		save(run, CYCLE_RUNNING);
+}
+
+/*----------
+ * Saving
+ *----------
+ */
+
+/* What all runs together have counted. */
+static CycleCounters
+sum_counters(VacuumRun *run)
+{
+	const RunCounters *done = &run->done;
+	CycleCounters sum = run->cycle.base.counters;
+
+	sum.scanned_pages += done->scanned_pages - done->rescanned_pages;
+	sum.rescanned_pages += done->rescanned_pages;
+	sum.verified_pages += done->verified_pages;
+	sum.dead_item_pages += done->dead_item_pages;
+	sum.missed_dead_pages += done->missed_dead_pages;
+	sum.tuples_deleted += done->tuples_deleted;
+	sum.dead_items += done->dead_items;
+	sum.live_tuples += done->live_tuples;
+	sum.recently_dead_tuples += done->recently_dead_tuples;
+	sum.missed_dead_tuples += done->missed_dead_tuples;
+	sum.index_passes += done->index_passes;
+	sum.index_scans += done->index_scans;
+	return sum;
+}
+
+/* The record as it has to be now, but for what concerns the list of TIDs. */
+static CycleRecord
+describe(VacuumRun *run, CycleStop stop)
+{
+	CycleState *cycle = &run->cycle;
+	CycleRecord record = {0};
+
+	record.key = cycle_key(run->rel);
+	server_table_identity(run->rel, &record.identity);
+	instance_mark(&record);
+
+	record.phase = cycle->phase;
+	record.stop = stop;
+	record.next_block = run->scan.wrapping ? run->rel_blocks_at_start : run->scan.next_block;
+	record.rel_blocks = run->rel_blocks_at_start;
+	record.nonempty_pages = run->done.nonempty_pages;
+	record.skipped_all_visible = run->skipped_all_visible;
+	record.carry_xid = full_xid(run->pages.carry.xid);
+	record.carry_mxid = run->pages.carry.mxid;
+	record.set_number = cycle->set_number;
+	record.reap_next_block = cycle->reaped_below;
+	record.reap_until_block = cycle->reap_until;
+	record.indexes = run->nindexes;
+	for (int i = 0; i < run->nindexes; i++)
+		record.indexes_done += cycle_index_is_done(run, i);
+	record.counters = sum_counters(run);
+	record.runs = cycle->base.runs + 1;
+	record.interruptions = cycle->base.interruptions +
+		(cycle->resumed && cycle->base.stop == CYCLE_RUNNING) + (stop != CYCLE_RUNNING);
+	record.last_saved = GetCurrentTimestamp();
+	record.cycle_started = cycle->resumed ? cycle->base.cycle_started :
+		record.last_saved - elapsed_ms(cycle->started) * 1000;
+	strlcpy(record.schema_name, run->schema_name, sizeof(record.schema_name));
+	strlcpy(record.table_name, run->table_name, sizeof(record.table_name));
+	return record;
+}
+
+/* R1: have all WAL on disk that the state rests on. */
+static void
+flush_wal(VacuumRun *run)
+{
+	XLogRecPtr	lsn = run->cycle.lsn;
+
+	/* pages of unlogged tables have LSNs that are none */
+	if (!RelationNeedsWAL(run->rel))
+		lsn = InvalidXLogRecPtr;
+	if (XactLastRecEnd > lsn)
+		lsn = XactLastRecEnd;
+	if (!XLogRecPtrIsInvalid(lsn))
+		XLogFlush(lsn);
+}
+
+/*
+ * A save failed: the record in the store no longer keeps up with us.  Make sure
+ * that nobody takes it for the truth, and go on without it.
+ */
+static void
+give_up_record(VacuumRun *run, bool may_wait)
+{
+	CycleState *cycle = &run->cycle;
+
+	warn_once(run, "could not save the progress of the vacuum");
+	cycle->keeps_record = false;
+
+	/* if even this is not certain, nothing may happen that contradicts the record */
+	if (!instance_distrust(may_wait) && may_wait)
+	{
+		cycle->may_reap = false;
+		ereport(WARNING,
+				(errmsg("could not invalidate the saved progress of the vacuum of table \"%s.%s\"",
+						run->schema_name, run->table_name),
+				 errdetail("Dead row pointers will not be removed from the table by this vacuum."),
+				 errhint("Remove the directory \"%s\" from the data directory while the server is down.",
+						 STORE_DIRECTORY)));
+	}
+	cycle->recorded = false;
+}
+
+/* The part of the set that the store has not got yet as a chunk; NULL if none. */
+static ChunkRecord *
+new_chunk(VacuumRun *run, size_t *bytes)
+{
+	CycleState *cycle = &run->cycle;
+	int64		ntids = run->dead.count - cycle->saved_tids;
+	ChunkRecord *chunk;
+
+	*bytes = 0;
+	if (ntids <= 0 || cycle->pending_lost)
+		return NULL;
+	chunk = MemoryContextAllocExtended(CurrentMemoryContext, chunk_max_bytes(ntids),
+									   MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
+	if (chunk == NULL)
+		return NULL;
+
+	memset(chunk, 0, sizeof(ChunkRecord));
+	*bytes = chunk_encode(chunk, run->dead.tids + cycle->saved_tids, ntids);
+	chunk->set_number = cycle->set_number;
+	chunk->number = cycle->chunks;
+	record_seal(chunk, *bytes, RECORD_CHUNK);
+	return chunk;
+}
+
+/* Write one record with what is new of the list. */
+static StoreResult
+write_record(VacuumRun *run, CycleRecord *record)
+{
+	CycleState *cycle = &run->cycle;
+	StoreChange change = {.cycle = record};
+	StoreResult result;
+	ChunkRecord *chunk;
+
+	/* what the store has is not a beginning of our list: write it from the start */
+	if (cycle->rewrite_chunks)
+	{
+		change.drop_chunks = true;
+		cycle->chunks = 0;
+		cycle->chunked_tids = 0;
+		cycle->saved_tids = 0;
+	}
+
+	change.drop_indexes = cycle->drop_indexes;
+
+	chunk = new_chunk(run, &change.chunk_bytes);
+	change.chunk = chunk;
+	change.indexes = cycle->indexes;
+	change.nindexes = 0;
+	for (int i = 0; i < run->nindexes; i++)
+		if (cycle->indexes[i].index != InvalidOid)
+			change.nindexes = i + 1;
+
+	/* out of memory for it: the list is lost, not the rest */
+	if (chunk == NULL && run->dead.count > cycle->saved_tids)
+		cycle->pending_lost = true;
+	if (cycle->pending_lost)
+	{
+		change.drop_chunks = true;
+		cycle->chunks = 0;
+		cycle->chunked_tids = 0;
+	}
+
+	record->pending_lost = cycle->pending_lost;
+	record->chunks = cycle->chunks + (chunk != NULL);
+	record->pending_tids = cycle->chunked_tids + (chunk != NULL ? chunk->tids : 0);
+	record_seal(record, sizeof(CycleRecord), RECORD_CYCLE);
+
+	result = store_write(&change);
+	if (result == STORE_OK)
+	{
+		cycle->chunks = record->chunks;
+		cycle->chunked_tids = record->pending_tids;
+		cycle->saved_tids = run->dead.count;
+		cycle->rewrite_chunks = false;
+		cycle->drop_indexes = false;
+	}
+	if (chunk != NULL)
+		pfree(chunk);
+	return result;
+}
+
+/*
+ * Make the state durable.  Never fails the vacuum (R2): if the store does not
+ * take it, the run goes on without a record.
+ */
+static void
+save(VacuumRun *run, CycleStop stop)
+{
+	CycleState *cycle = &run->cycle;
+	CycleRecord record;
+	StoreResult result;
+
+	if (!cycle->keeps_record)
+		return;
+
+	/* somebody replaced the store by a new one: ours is not in it */
+	if (cycle->store_epoch != instance_store_epoch())
+	{
+		cycle->store_epoch = instance_store_epoch();
+		cycle->rewrite_chunks = true;
+	}
+
+	flush_wal(run);
+	record = describe(run, stop);
+	result = write_record(run, &record);
+	if (result == STORE_FULL && !cycle->pending_lost)
+	{
+		/* position and carry are small, and worth more than the list */
+		cycle->pending_lost = true;
+		result = write_record(run, &record);
+		if (result == STORE_OK)
+			warn_once(run, "the store is too small to keep the list of pending row pointers of the vacuum");
+	}
+	if (result != STORE_OK)
+	{
+		give_up_record(run, stop == CYCLE_RUNNING);
+		return;
+	}
+
+	cycle->recorded = true;
+	cycle->record = record;
+	cycle->store_epoch = instance_store_epoch();
+	INSTR_TIME_SET_CURRENT(cycle->last_save);
+}
+
+/* R6: announce the stretch of pages that will be reaped until the next save. */
+static void
+announce_stretch(VacuumRun *run, BlockNumber from)
+{
+	CycleState *cycle = &run->cycle;
+	const DeadTids *dead = &run->dead;
+	int64		low = 0;
+	int64		high = dead->count;
+
+	/* the first TID of block from or beyond */
+	while (low < high)
+	{
+		int64		middle = low + (high - low) / 2;
+
+		if (dead_tid_block(&dead->tids[middle]) < from)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+
+	if (low + cycle->reap_stretch >= dead->count)
+		cycle->reap_until = InvalidBlockNumber;
+	else
+		cycle->reap_until = Max(from + 1, dead_tid_block(&dead->tids[low + cycle->reap_stretch]));
+}
+
+/*
+ * The run enters a phase.  If there is a record, it says so before this
+ * returns: a phase must not do what the record would not lead one to expect.
+ */
+void
+cycle_enter(VacuumRun *run, CyclePhase phase)
+{
+	CycleState *cycle = &run->cycle;
+
+	cycle->phase = phase;
+	if (phase == CYCLE_REAPING)
+	{
+		cycle->reaped_below = run->dead.count > 0 ? dead_tid_block(&run->dead.tids[0]) : 0;
+		announce_stretch(run, cycle->reaped_below);
+	}
+	if (cycle->recorded)
+		save(run, CYCLE_RUNNING);
+}
+
+/*
+ * The set of dead TIDs is empty again; the next one is another set.
+ */
+void
+cycle_set_emptied(VacuumRun *run)
+{
+	CycleState *cycle = &run->cycle;
+
+	cycle->set_number++;
+	cycle->set_pages = 0;
+	cycle->saved_tids = 0;
+	cycle->chunked_tids = 0;
+	cycle->chunks = 0;
+	cycle->pending_lost = false;
+	cycle->rewrite_chunks = true;
+	cycle->reaped_below = 0;
+	cycle->reap_until = 0;
+	run->scan.complete_tids = 0;
+	cycle_enter(run, CYCLE_SCANNING);
+}
+
+/*
+ * Index i is done with the set as it is.  Its result can be kept if it is known
+ * to be no more than the struct, which it is for access methods whose results
+ * the server itself copies between parallel workers.
+ */
+void
+cycle_index_done(VacuumRun *run, int i)
+{
+	CycleState *cycle = &run->cycle;
+	IndexRecord *record = &cycle->indexes[i];
+	const IndexBulkDeleteResult *result = run->index_results[i];
+
+	memset(record, 0, sizeof(*record));
+	record->index = RelationGetRelid(run->indexes[i]);
+	record->file_number = server_file_number(run->indexes[i]);
+	record->set_number = cycle->set_number;
+	record->set_tids = run->dead.count;
+	if (result != NULL && run->indexes[i]->rd_indam->amparallelvacuumoptions != 0)
+	{
+		record->has_result = true;
+		record->num_pages = result->num_pages;
+		record->estimated_count = result->estimated_count;
+		record->num_index_tuples = result->num_index_tuples;
+		record->tuples_removed = result->tuples_removed;
+		record->pages_newly_deleted = result->pages_newly_deleted;
+		record->pages_deleted = result->pages_deleted;
+		record->pages_free = result->pages_free;
+	}
+	record_seal(record, sizeof(*record), RECORD_INDEX);
+
+	if (cycle->recorded)
+		save(run, CYCLE_RUNNING);
+}
+
+/* R11: is index i done with just this set? */
+bool
+cycle_index_is_done(VacuumRun *run, int i)
+{
+	const IndexRecord *record = &run->cycle.indexes[i];
+
+	return record->index != InvalidOid &&
+		record->set_number == run->cycle.set_number &&
+		record->set_tids == run->dead.count;
+}
+
+/* Save if that is due.  Returns false if the run's time is over. */
+static bool
+look_at_clock(VacuumRun *run)
+{
+	CycleState *cycle = &run->cycle;
+
+	cycle->clock_skipped = 0;
+	if (cycle->keeps_record && elapsed_ms(cycle->last_save) >= setting_save_interval)
+	{
+		if (cycle->phase == CYCLE_REAPING)
+			announce_stretch(run, cycle->reaped_below);
+		save(run, CYCLE_RUNNING);
+	}
+	return cycle->max_duration == 0 || elapsed_ms(cycle->started) < cycle->max_duration;
+}
+
+/*
+ * Between two pages: take interrupts and cost-based delay, save if that is due.
+ * Returns false if the run's time is over.
+ */
+bool
+cycle_between_pages(VacuumRun *run)
+{
+	server_pause_point();
+
+	if (++run->cycle.clock_skipped < CLOCK_INTERVAL)
+		return true;
+	return look_at_clock(run);
+}
+
+/* The same between two indexes, each of which takes long. */
+bool
+cycle_between_indexes(VacuumRun *run)
+{
+	server_pause_point();
+	return look_at_clock(run);
+}
+
+/*
+ * R6: may this page be reaped now?  Announces a new stretch if the last one
+ * ends here.  Returns false if the store is in a state that forbids reaping.
+ */
+bool
+cycle_may_reap(VacuumRun *run, BlockNumber block)
+{
+	CycleState *cycle = &run->cycle;
+
+	if (cycle->recorded && block >= cycle->reap_until)
+	{
+		/* a stretch that was over too soon: save less often */
+		if (elapsed_ms(cycle->last_save) < setting_save_interval / 2)
+			cycle->reap_stretch = Min(cycle->reap_stretch * 2, PG_INT32_MAX);
+		announce_stretch(run, block);
+		save(run, CYCLE_RUNNING);
+	}
+	return cycle->may_reap;
+}
+
+/*
+ * The list of pending TIDs has proved wrong: what is saved from now on has none.
+ */
+void
+cycle_distrust_pending(VacuumRun *run)
+{
+	run->dead.count = 0;
+	run->cycle.rewrite_chunks = true;
+	run->cycle.phase = CYCLE_SCANNING;
+	run->scan.complete_tids = 0;
+}
+
+/*
+ * What all runs of the cycle have counted of the table's rows.
+ */
+CycleCounters
+cycle_counters(VacuumRun *run)
+{
+	return sum_counters(run);
+}
+
+/*
+ * The run has to stop.  Save exactly what is done: of a page at work in the scan
+ * nothing counts.  Does not throw.
+ */
+void
+cycle_stopped(VacuumRun *run, CycleStop stop)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	if (!run->cycle.keeps_record)
+		return;
+	if (run->cycle.phase == CYCLE_SCANNING)
+		run->dead.count = Min(run->dead.count, run->scan.complete_tids);
+
+	PG_TRY();
+	{
+		save(run, stop);
+	}
+	PG_CATCH();
+	{
+		/* the caller has put its own error aside */
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+		(void) instance_distrust(false);
+	}
+	PG_END_TRY();
+}
+
+/*
+ * The cycle is complete: nothing to continue any more.
+ */
+void
+cycle_finished(VacuumRun *run)
+{
+	TableKey	key = cycle_key(run->rel);
+
+	if (!run->cycle.recorded)
+		return;
+	run->cycle.recorded = false;
+	if (store_remove(&key) != STORE_OK)
+	{
+		warn_once(run, "could not remove the record of the finished vacuum");
+		(void) instance_distrust(false);
+	}
+}
+
+/*
+ * R5: remove what is known of a table, because it will be vacuumed without
+ * regard to it, for the reason given.  Called with the table's
+ * ShareUpdateExclusiveLock.
+ */
+void
+cycle_forget(Relation rel, const char *why)
+{
+	TableKey	key = cycle_key(rel);
+	CycleRecord record;
+	StoreResult found = store_find(&key, &record);
+
+	if (found == STORE_NOT_FOUND)
+		return;
+
+	ereport(LOG,
+			(errmsg("discarding the saved progress of the vacuum of table \"%s\": %s",
+					RelationGetRelationName(rel), why)));
+	if (store_remove(&key) != STORE_OK)
+	{
+		ereport(WARNING,
+				(errmsg("could not remove the saved progress of the vacuum of table \"%s\"",
+						RelationGetRelationName(rel)),
+				 errdetail_internal("%s", store_error())));
+		(void) instance_distrust(false);
+	}
+}

@@ -1,0 +1,538 @@
+/*
+ * instance.c
+ *	  The instance id (R12): did our library see every vacuum since?
+ *
+ * Pending TIDs may be taken as they are only as long as nobody but us can have
+ * reaped line pointers.  A server without our library can.  So a random id
+ * stands for "every server that ran on this data directory since had our
+ * library", and each record carries the id that it was written under.
+ *
+ * The postmaster draws the id when it starts, unless it can prove that no other
+ * server ran in between.  The proof is a small text file, the note, which is
+ * compared with pg_control:
+ *
+ *	- After a clean stop, pg_control says "shut down", and its checkpoint is the
+ *	  one that our postmaster noted as its very last act.  Any other server
+ *	  would have left a later shutdown checkpoint.
+ *	- After a crash, pg_control says "in production", and its redo location is
+ *	  the one noted at the latest save.  Any other server would have ended its
+ *	  recovery with a checkpoint before it let anybody in (checked in the source
+ *	  of 15: a crash recovery ends with CHECKPOINT_END_OF_RECOVERY, waited for),
+ *	  and so would have moved the redo location.
+ *	- After the crash of a backend the postmaster still knows the id.
+ *
+ * In every other case (a server without the library ran, a backup was restored,
+ * pg_rewind, pg_resetwal, promotion) they do not match, and a new id is drawn.
+ * That is always safe; it costs reading the pages of pending TIDs once more.
+ *
+ * Under one id, the generation counts the saves that failed.  A run whose save
+ * failed goes on as the server's own would, and its record no longer tells the
+ * truth; so no record of an older generation is trusted.  As memory does not
+ * outlive a crash of the machine, the note has to go, too: see
+ * instance_distrust().
+ *
+ * The postmaster never opens the store.  All file access here reports failure
+ * by its result; nothing throws.
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "common/file_perm.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "port/pg_crc32c.h"
+#include "postmaster/bgwriter.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "instance.h"
+
+#define NOTE_PATH STORE_DIRECTORY "/instance"
+#define NOTE_FORMAT 1
+#define CONTROL_PATH "global/pg_control"
+
+/* What the note says */
+typedef struct Note
+{
+	uint8		id[INSTANCE_ID_BYTES];
+	uint64		generation;
+	uint64		boot;
+	uint64		system_identifier;
+	bool		shut_down;		/* else: running */
+	XLogRecPtr	lsn;			/* checkpoint if shut down, else redo location */
+} Note;
+
+typedef struct InstanceShared
+{
+	LWLock	   *lock;			/* protects the note and the store's files */
+	uint8		id[INSTANCE_ID_BYTES];	/* set once, before there are backends */
+	pg_atomic_uint64 store_epoch;	/* changed under the lock */
+	uint64		boot;			/* set once, likewise */
+	bool		store_is_from_the_future;	/* until it is replaced, under the lock */
+	XLogRecPtr	noted_redo;		/* what the note says; Invalid if none of ours */
+} InstanceShared;
+
+static InstanceShared *shared = NULL;
+static shmem_request_hook_type previous_request_hook = NULL;
+static shmem_startup_hook_type previous_startup_hook = NULL;
+
+/* The postmaster's own copy outlives shared memory when a backend crashes. */
+static bool have_own_id = false;
+static uint8 own_id[INSTANCE_ID_BYTES];
+
+/*
+ * So has the generation to, and the postmaster needs it for its last note, when
+ * shared memory is gone: it lies in a small shared mapping of its own, made by
+ * the postmaster and inherited by all.  Changed under the lock.
+ */
+static pg_atomic_uint64 *generation = NULL;
+
+/*
+ * Read pg_control.  Its writer replaces it by a single write, which a reader
+ * can still see half of, hence the retries.
+ */
+static bool
+read_control(ControlFileData *control)
+{
+	for (int attempt = 0; attempt < 10; attempt++)
+	{
+		int			fd = BasicOpenFile(CONTROL_PATH, O_RDONLY | PG_BINARY);
+		ssize_t		bytes;
+		pg_crc32c	crc;
+
+		if (fd < 0)
+			return false;
+		bytes = read(fd, control, sizeof(*control));
+		close(fd);
+		if (bytes != sizeof(*control))
+			return false;
+
+		INIT_CRC32C(crc);
+		COMP_CRC32C(crc, control, offsetof(ControlFileData, crc));
+		FIN_CRC32C(crc);
+		if (EQ_CRC32C(crc, control->crc))
+			return true;
+
+		pg_usleep(1000L);
+	}
+	return false;
+}
+
+/* Text of the note less its last line, which is the text's CRC. */
+static int
+format_note(const Note *note, char *text, size_t size)
+{
+	char		id[2 * INSTANCE_ID_BYTES + 1];
+
+	for (int i = 0; i < INSTANCE_ID_BYTES; i++)
+		snprintf(id + 2 * i, 3, "%02x", note->id[i]);
+
+	return snprintf(text, size,
+					"pg_vacuum_resume instance note, format %d\n"
+					"id: %s\n"
+					"generation: " UINT64_FORMAT "\n"
+					"boot: " UINT64_FORMAT "\n"
+					"system: " UINT64_FORMAT "\n"
+					"state: %s\n"
+					"lsn: %X/%X\n",
+					NOTE_FORMAT, id, note->generation, note->boot, note->system_identifier,
+					note->shut_down ? "shut down" : "running",
+					LSN_FORMAT_ARGS(note->lsn));
+}
+
+static uint32
+text_crc(const char *text, size_t length)
+{
+	pg_crc32c	crc;
+
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, text, length);
+	FIN_CRC32C(crc);
+	return crc;
+}
+
+/* Read the note; false if there is none that can be believed. */
+static bool
+read_note(Note *note)
+{
+	char		text[1024];
+	char		id[2 * INSTANCE_ID_BYTES + 1];
+	char		state[16];
+	unsigned long long generation,
+				boot,
+				system_identifier;
+	unsigned int lsn_high,
+				lsn_low,
+				crc;
+	int			format;
+	int			crc_at = 0;
+	ssize_t		bytes;
+	int			fd = BasicOpenFile(NOTE_PATH, O_RDONLY | PG_BINARY);
+
+	if (fd < 0)
+		return false;
+	bytes = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	if (bytes <= 0)
+		return false;
+	text[bytes] = '\0';
+
+	if (sscanf(text,
+			   "pg_vacuum_resume instance note, format %d\n"
+			   "id: %32[0-9a-f]\n"
+			   "generation: %llu\n"
+			   "boot: %llu\n"
+			   "system: %llu\n"
+			   "state: %15[a-z ]\n"
+			   "lsn: %X/%X\n"
+			   "%n"
+			   "crc: %x",
+			   &format, id, &generation, &boot, &system_identifier, state,
+			   &lsn_high, &lsn_low, &crc_at, &crc) != 9)
+		return false;
+	if (format != NOTE_FORMAT || strlen(id) != 2 * INSTANCE_ID_BYTES ||
+		crc != text_crc(text, crc_at))
+		return false;
+
+	for (int i = 0; i < INSTANCE_ID_BYTES; i++)
+	{
+		unsigned int byte;
+
+		sscanf(id + 2 * i, "%2x", &byte);
+		note->id[i] = byte;
+	}
+	note->generation = generation;
+	note->boot = boot;
+	note->system_identifier = system_identifier;
+	note->shut_down = strcmp(state, "shut down") == 0;
+	note->lsn = ((uint64) lsn_high << 32) | lsn_low;
+	return true;
+}
+
+/* Write the note, atomically and synced.  A half-written temporary is harmless. */
+static bool
+write_note(const Note *note)
+{
+	char		text[1024];
+	int			length = format_note(note, text, sizeof(text));
+	bool		written;
+	int			fd;
+
+	length += snprintf(text + length, sizeof(text) - length, "crc: %08x\n",
+					   text_crc(text, length));
+
+	fd = BasicOpenFile(NOTE_PATH ".new", O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+	if (fd < 0)
+		return false;
+	written = write(fd, text, length) == length && pg_fsync(fd) == 0;
+	if (close(fd) != 0)
+		written = false;
+
+	return written && durable_rename(NOTE_PATH ".new", NOTE_PATH, LOG) == 0;
+}
+
+/* Make sure that no note can be believed any more, whatever it takes. */
+static bool
+destroy_note(void)
+{
+	int			fd;
+	bool		emptied;
+
+	if (unlink(NOTE_PATH) == 0)
+	{
+		/* the name must be gone for good before anything rests on it */
+		fd = BasicOpenFile(STORE_DIRECTORY, O_RDONLY | PG_BINARY);
+		if (fd < 0)
+			return false;
+		emptied = pg_fsync(fd) == 0;
+		close(fd);
+		return emptied;
+	}
+	if (errno == ENOENT)
+		return true;
+
+	/* a directory that cannot be written to may still have a file that can */
+	fd = BasicOpenFile(NOTE_PATH, O_WRONLY | O_TRUNC | PG_BINARY);
+	if (fd < 0)
+		return false;
+	emptied = pg_fsync(fd) == 0;
+	close(fd);
+	return emptied;
+}
+
+/* Does the note prove that no other server ran on this directory since? */
+static bool
+note_is_proof(const Note *note, const ControlFileData *control)
+{
+	if (control->system_identifier != note->system_identifier)
+		return false;
+
+	if (note->shut_down)
+		return control->state == DB_SHUTDOWNED && control->checkPoint == note->lsn;
+	else
+		return control->state == DB_IN_PRODUCTION && control->checkPointCopy.redo == note->lsn;
+}
+
+/*
+ * Is the cluster older than the note?  Then an earlier state of it was restored
+ * around a store that stayed, and what the store says of tables (the carry,
+ * above all) has not happened.
+ */
+static bool
+is_from_the_future(const Note *note, const ControlFileData *control)
+{
+	return note->lsn > (note->shut_down ? control->checkPoint : control->checkPointCopy.redo);
+}
+
+static void
+draw_random(void *bytes, size_t nbytes)
+{
+	if (!pg_strong_random(bytes, nbytes))
+		ereport(FATAL,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random values for pg_vacuum_resume")));
+}
+
+/*
+ * Choose the id under which this postmaster's servers run.  After the crash of
+ * a backend we are here again with shared memory made anew.
+ */
+static void
+choose_id(void)
+{
+	ControlFileData control;
+	Note		note = {0};
+	bool		noted = read_note(&note);
+	bool		keep = false;
+	bool		after_clean_stop = false;
+
+	if (noted && have_own_id)
+		keep = memcmp(note.id, own_id, INSTANCE_ID_BYTES) == 0;
+	else if (noted && read_control(&control))
+	{
+		keep = note_is_proof(&note, &control);
+		if (keep)
+			pg_atomic_write_u64(generation, note.generation);
+		after_clean_stop = keep && note.shut_down;
+		shared->store_is_from_the_future = is_from_the_future(&note, &control);
+	}
+
+	if (keep)
+		memcpy(own_id, note.id, INSTANCE_ID_BYTES);
+	else
+		draw_random(own_id, INSTANCE_ID_BYTES);
+	have_own_id = true;
+
+	if (after_clean_stop)
+		shared->boot = note.boot;
+	else
+		draw_random(&shared->boot, sizeof(shared->boot));
+
+	memcpy(shared->id, own_id, INSTANCE_ID_BYTES);
+	shared->noted_redo = keep && !note.shut_down ? note.lsn : InvalidXLogRecPtr;
+}
+
+static void
+request_shared_memory(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
+
+	RequestAddinShmemSpace(MAXALIGN(sizeof(InstanceShared)));
+	RequestNamedLWLockTranche("pg_vacuum_resume", 1);
+}
+
+static void
+initialize_shared_memory(void)
+{
+	bool		found;
+
+	if (previous_startup_hook)
+		previous_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	shared = ShmemInitStruct("pg_vacuum_resume", sizeof(InstanceShared), &found);
+	if (!found)
+	{
+		memset(shared, 0, sizeof(*shared));
+		shared->lock = &GetNamedLWLockTranche("pg_vacuum_resume")->lock;
+		pg_atomic_init_u64(&shared->store_epoch, 1);
+		choose_id();
+	}
+	LWLockRelease(AddinShmemInitLock);
+}
+
+/*
+ * The postmaster's very last act: note the shutdown checkpoint, if there was
+ * one.  A note that is not there, or not of our id, stays away: no record rests
+ * on it.
+ */
+static void
+note_shutdown(int code, Datum arg)
+{
+	ControlFileData control;
+	Note		note;
+
+	if (IsUnderPostmaster || !have_own_id)
+		return;
+	if (!read_note(&note) || memcmp(note.id, own_id, INSTANCE_ID_BYTES) != 0)
+		return;
+	if (!read_control(&control) || control.state != DB_SHUTDOWNED)
+		return;
+
+	note.generation = pg_atomic_read_u64(generation);
+	note.shut_down = true;
+	note.lsn = control.checkPoint;
+	(void) write_note(&note);
+}
+
+/*
+ * Get ready, in the postmaster while it loads shared_preload_libraries.
+ */
+void
+instance_install(void)
+{
+	generation = mmap(NULL, sizeof(*generation), PROT_READ | PROT_WRITE,
+					  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (generation == MAP_FAILED)
+		ereport(FATAL,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("could not map shared memory for pg_vacuum_resume: %m")));
+	pg_atomic_init_u64(generation, 1);
+
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	previous_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = initialize_shared_memory;
+	on_proc_exit(note_shutdown, 0);
+}
+
+/* Put the id and generation of now on a record. */
+void
+instance_mark(CycleRecord *record)
+{
+	memcpy(record->instance, shared->id, INSTANCE_ID_BYTES);
+	record->generation = pg_atomic_read_u64(generation);
+	record->boot = shared->boot;
+}
+
+/*
+ * R4: may the record's pending TIDs and finished indexes be taken as they are?
+ */
+bool
+instance_vouches_for(const CycleRecord *record)
+{
+	return memcmp(record->instance, shared->id, INSTANCE_ID_BYTES) == 0 &&
+		record->generation == pg_atomic_read_u64(generation);
+}
+
+/*
+ * R8: has there been no crash recovery since the record was written?  One resets
+ * unlogged tables.
+ */
+bool
+instance_no_crash_since(const CycleRecord *record)
+{
+	return record->boot == shared->boot;
+}
+
+/*
+ * Note that we are running, so that the id survives a crash before the next
+ * checkpoint.  Cheap if the note says so already.  Called with the store lock
+ * held exclusively.  Returns false if the note could not be written; then a
+ * crash will cost the id, which is safe.
+ */
+bool
+instance_note(void)
+{
+	ControlFileData control;
+	Note		note;
+
+	Assert(LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
+
+	if (!read_control(&control))
+		return false;
+	if (control.checkPointCopy.redo == shared->noted_redo)
+		return true;
+
+	memcpy(note.id, shared->id, INSTANCE_ID_BYTES);
+	note.generation = pg_atomic_read_u64(generation);
+	note.boot = shared->boot;
+	note.system_identifier = control.system_identifier;
+	note.shut_down = false;
+	note.lsn = control.checkPointCopy.redo;
+	if (!write_note(&note))
+		return false;
+
+	shared->noted_redo = note.lsn;
+	return true;
+}
+
+/*
+ * From now on no record that is in the store is trusted.  Called when a record
+ * could not be brought in line with what is about to happen.
+ *
+ * Returns true if that is certain to hold after a crash as well.  If not, the
+ * caller must not do what the record does not allow for.  Takes the store lock.
+ * With may_wait it can take a checkpoint, which may throw; without, it does not
+ * throw.
+ */
+bool
+instance_distrust(bool may_wait)
+{
+	bool		certain;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	pg_atomic_fetch_add_u64(generation, 1);
+	shared->noted_redo = InvalidXLogRecPtr;
+	certain = destroy_note();
+	LWLockRelease(shared->lock);
+
+	/*
+	 * A note that cannot be got rid of proves nothing any more once the redo
+	 * location has moved.  (After a clean stop the generation tells.)
+	 */
+	if (!certain && may_wait)
+	{
+		RequestCheckpoint(CHECKPOINT_FORCE | CHECKPOINT_IMMEDIATE | CHECKPOINT_WAIT);
+		certain = true;
+	}
+
+	return certain;
+}
+
+LWLock *
+instance_store_lock(void)
+{
+	return shared->lock;
+}
+
+/* Changes whenever the store's files are replaced by new ones. */
+uint64_t
+instance_store_epoch(void)
+{
+	return pg_atomic_read_u64(&shared->store_epoch);
+}
+
+void
+instance_store_replaced(void)
+{
+	Assert(LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
+	pg_atomic_fetch_add_u64(&shared->store_epoch, 1);
+	shared->store_is_from_the_future = false;
+}
+
+/* Was the store written by a later state of this cluster than it is in now? */
+bool
+instance_store_is_from_the_future(void)
+{
+	return shared->store_is_from_the_future;
+}

@@ -1,0 +1,698 @@
+/*
+ * store.c
+ *	  The LMDB store below the data directory.
+ *
+ * A table of the server cannot hold our records: the transaction of a cancelled
+ * vacuum rolls back whatever it wrote there.  LMDB's store survives just that,
+ * is readable while the server is down, and a reader never waits for a writer.
+ *
+ * Each process opens the environment on first use, after it was forked, and
+ * keeps it.  All transactions begin and end within one function here, with
+ * interrupts held and without a single call in between that could throw.
+ *
+ * Writers, and those who open or replace the store's files, take turns by an
+ * LWLock.  LMDB's own lock would do for writing as long as all processes have
+ * the same lock file open; if somebody deletes that file under a running
+ * server, they have not.
+ *
+ * R3: a store that was copied along with a data directory may be torn, and its
+ * records are of another cluster.  So the file's inode and birth time are kept
+ * in the file "identity", which is compared before LMDB gets to see anything.
+ * Not the device number, which changes over reboots.  A store that fails this
+ * or that LMDB refuses is set aside (renamed, replacing an earlier one that was
+ * set aside) and a new one made.  A process that still has the old one open
+ * notices by the store epoch in shared memory.
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <lmdb.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/file_perm.h"
+#include "miscadmin.h"
+#include "storage/fd.h"
+#include "storage/lwlock.h"
+#include "utils/memutils.h"
+
+#include "instance.h"
+#include "settings.h"
+#include "store.h"
+
+#define DATA_PATH STORE_DIRECTORY "/data.mdb"
+#define LOCK_PATH STORE_DIRECTORY "/lock.mdb"
+#define IDENTITY_PATH STORE_DIRECTORY "/identity"
+#define SET_ASIDE_PATH STORE_DIRECTORY "/data.mdb.set-aside"
+
+typedef struct Store
+{
+	MDB_env    *env;			/* NULL: not open */
+	pid_t		owner;			/* never to be used in a child */
+	uint64		epoch;
+	MDB_dbi		cycles;
+	MDB_dbi		chunks;
+	MDB_dbi		indexes;
+} Store;
+
+static Store store = {0};
+static char last_error[256];
+
+/* What went wrong last, for an errdetail. */
+const char *
+store_error(void)
+{
+	return last_error;
+}
+
+static StoreResult
+failed(const char *what, int error)
+{
+	snprintf(last_error, sizeof(last_error), "%s: %s", what, mdb_strerror(error));
+	return error == MDB_MAP_FULL ? STORE_FULL : STORE_FAILED;
+}
+
+/* Inode and birth time of the data file as text; false if there is no file. */
+static bool
+data_file_identity(char *text, size_t size)
+{
+	struct statx file;
+
+	if (statx(AT_FDCWD, DATA_PATH, 0, STATX_INO | STATX_BTIME, &file) != 0)
+		return false;
+	snprintf(text, size, "pg_vacuum_resume store, format %d\ninode: %llu\nborn: %lld.%09u\n",
+			 RECORD_FORMAT, (unsigned long long) file.stx_ino,
+			 (file.stx_mask & STATX_BTIME) ? (long long) file.stx_btime.tv_sec : 0,
+			 (file.stx_mask & STATX_BTIME) ? file.stx_btime.tv_nsec : 0);
+	return true;
+}
+
+/* Is the data file the one that the identity file was written for? */
+static bool
+is_own_data_file(void)
+{
+	char		expected[256];
+	char		found[256];
+	ssize_t		bytes;
+	int			fd;
+
+	if (!data_file_identity(expected, sizeof(expected)))
+		return false;
+	fd = BasicOpenFile(IDENTITY_PATH, O_RDONLY | PG_BINARY);
+	if (fd < 0)
+		return false;
+	bytes = read(fd, found, sizeof(found) - 1);
+	close(fd);
+	return bytes == (ssize_t) strlen(expected) && memcmp(found, expected, bytes) == 0;
+}
+
+static bool
+write_identity(void)
+{
+	char		text[256];
+	bool		written;
+	int			fd;
+
+	if (!data_file_identity(text, sizeof(text)))
+		return false;
+	fd = BasicOpenFile(IDENTITY_PATH ".new", O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+	if (fd < 0)
+		return false;
+	written = write(fd, text, strlen(text)) == (ssize_t) strlen(text) && pg_fsync(fd) == 0;
+	if (close(fd) != 0)
+		written = false;
+	return written && durable_rename(IDENTITY_PATH ".new", IDENTITY_PATH, LOG) == 0;
+}
+
+/*
+ * Put a store that must not be read out of the way.  Whoever has it open will
+ * notice by the epoch.
+ */
+static bool
+set_aside(const char *why)
+{
+	if (rename(DATA_PATH, SET_ASIDE_PATH) != 0 && errno != ENOENT)
+	{
+		snprintf(last_error, sizeof(last_error), "could not rename \"%s\": %s", DATA_PATH,
+				 strerror(errno));
+		return false;
+	}
+	(void) unlink(LOCK_PATH);
+	(void) unlink(IDENTITY_PATH);
+	instance_store_replaced();
+
+	ereport(LOG,
+			(errmsg("pg_vacuum_resume set its store aside and begins a new one: %s", why),
+			 errdetail("The old one was renamed to \"%s\".", SET_ASIDE_PATH)));
+	return true;
+}
+
+static void
+close_store(void)
+{
+	/* a store inherited over fork is another process's; forget it only */
+	if (store.env != NULL && store.owner == MyProcPid)
+		mdb_env_close(store.env);
+	store = (Store) {0};
+}
+
+/*
+ * LMDB maps the file without looking at its length; a page beyond its end would
+ * be a bus error.
+ */
+static bool
+data_file_is_complete(MDB_env *env)
+{
+	MDB_envinfo info;
+	MDB_stat	stats;
+	struct stat file;
+
+	if (mdb_env_info(env, &info) != 0 || mdb_env_stat(env, &stats) != 0 ||
+		stat(DATA_PATH, &file) != 0)
+		return false;
+	return ((uint64) info.me_last_pgno + 1) * stats.ms_psize <= (uint64) file.st_size;
+}
+
+/* Open the named databases, making them if the store is new. */
+static int
+open_databases(Store *opening)
+{
+	MDB_txn    *txn;
+	int			error = mdb_txn_begin(opening->env, NULL, 0, &txn);
+
+	if (error == 0)
+	{
+		error = mdb_dbi_open(txn, STORE_CYCLES, MDB_CREATE, &opening->cycles);
+		if (error == 0)
+			error = mdb_dbi_open(txn, STORE_CHUNKS, MDB_CREATE, &opening->chunks);
+		if (error == 0)
+			error = mdb_dbi_open(txn, STORE_INDEXES, MDB_CREATE, &opening->indexes);
+		if (error == 0)
+			error = mdb_txn_commit(txn);
+		else
+			mdb_txn_abort(txn);
+	}
+	return error;
+}
+
+/*
+ * Open what is at the store's place, or make it.  *damaged is set if it is there
+ * but must not be read.
+ */
+static StoreResult
+open_environment(bool *damaged)
+{
+	Store		opening = {.owner = MyProcPid, .epoch = instance_store_epoch()};
+	int			error;
+	int			dead_readers;
+
+	*damaged = false;
+	if ((error = mdb_env_create(&opening.env)) != 0)
+		return failed("could not create an environment", error);
+
+	if ((error = mdb_env_set_mapsize(opening.env, (size_t) setting_store_size * 1024)) != 0 ||
+		(error = mdb_env_set_maxdbs(opening.env, STORE_DATABASES)) != 0 ||
+		(error = mdb_env_set_maxreaders(opening.env, MaxBackends + 16)) != 0 ||
+		(error = mdb_env_open(opening.env, STORE_DIRECTORY,
+							  MDB_NOTLS | (enableFsync ? 0 : MDB_NOSYNC),
+							  pg_file_create_mode)) != 0)
+	{
+		mdb_env_close(opening.env);
+		*damaged = error == MDB_INVALID || error == MDB_VERSION_MISMATCH ||
+			error == MDB_CORRUPTED || error == MDB_PANIC;
+		return failed("could not open the store", error);
+	}
+
+	/* slots of processes that were killed */
+	(void) mdb_reader_check(opening.env, &dead_readers);
+
+	if (!data_file_is_complete(opening.env))
+	{
+		mdb_env_close(opening.env);
+		*damaged = true;
+		snprintf(last_error, sizeof(last_error), "the store's file is too short");
+		return STORE_FAILED;
+	}
+
+	if ((error = open_databases(&opening)) != 0)
+	{
+		mdb_env_close(opening.env);
+		*damaged = error == MDB_INVALID || error == MDB_CORRUPTED || error == MDB_PANIC ||
+			error == MDB_PAGE_NOTFOUND || error == MDB_INCOMPATIBLE || error == MDB_BAD_DBI;
+		return failed("could not open the store", error);
+	}
+
+	store = opening;
+	return STORE_OK;
+}
+
+/* The store's directory, with the data directory's mode; may be there. */
+static bool
+make_directory(void)
+{
+	if (MakePGDirectory(STORE_DIRECTORY) == 0 || errno == EEXIST)
+		return true;
+	snprintf(last_error, sizeof(last_error), "could not create directory \"%s\": %s",
+			 STORE_DIRECTORY, strerror(errno));
+	return false;
+}
+
+/*
+ * Open the store if it is not open; create says if it may be made.  Called with
+ * interrupts held and without the store lock.
+ */
+static StoreResult
+open_store(bool create)
+{
+	StoreResult result;
+	struct stat file;
+	bool		damaged;
+
+	if (store.env != NULL && store.owner == MyProcPid && store.epoch == instance_store_epoch())
+		return STORE_OK;
+	close_store();
+
+	/* nothing there, nothing to be found: the common case until a first vacuum stops */
+	if (!create && stat(DATA_PATH, &file) != 0 && errno == ENOENT)
+		return STORE_NOT_FOUND;
+
+	LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
+
+	if (!make_directory())
+		result = STORE_FAILED;
+	else if (stat(DATA_PATH, &file) == 0 &&
+			 ((!is_own_data_file() && !set_aside("it is not the store of this data directory")) ||
+			  (instance_store_is_from_the_future() &&
+			   !set_aside("it was written by a later state of this cluster"))))
+		result = STORE_FAILED;
+	else
+	{
+		result = open_environment(&damaged);
+		if (damaged && set_aside(last_error))
+			result = open_environment(&damaged);
+		if (result == STORE_OK && !is_own_data_file() && !write_identity())
+		{
+			close_store();
+			snprintf(last_error, sizeof(last_error), "could not write \"%s\"", IDENTITY_PATH);
+			result = STORE_FAILED;
+		}
+	}
+
+	LWLockRelease(instance_store_lock());
+	return result;
+}
+
+static MDB_val
+value_of(const void *data, size_t bytes)
+{
+	return (MDB_val) {.mv_size = bytes, .mv_data = (void *) data};
+}
+
+/* Does an entry's key belong to the table (or, with relation 0, to the database)? */
+static bool
+is_key_of(const MDB_val *key, const TableKey *table)
+{
+	uint8_t		prefix[TABLE_KEY_BYTES];
+	size_t		bytes = table->relation != 0 ? TABLE_KEY_BYTES : TABLE_KEY_BYTES / 2;
+
+	table_key_encode(table, prefix);
+	return key->mv_size >= bytes && memcmp(key->mv_data, prefix, bytes) == 0;
+}
+
+/* Remove all entries of a table (relation 0: of a database) from one database. */
+static int
+remove_entries(MDB_txn *txn, MDB_dbi dbi, const TableKey *table)
+{
+	uint8_t		prefix[TABLE_KEY_BYTES];
+	MDB_val		key = value_of(prefix, sizeof(prefix));
+	MDB_val		data;
+	MDB_cursor *cursor;
+	int			error = mdb_cursor_open(txn, dbi, &cursor);
+
+	if (error != 0)
+		return error;
+	table_key_encode(table, prefix);
+	for (error = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE);
+		 error == 0 && is_key_of(&key, table);
+		 error = mdb_cursor_get(cursor, &key, &data, MDB_NEXT))
+	{
+		if ((error = mdb_cursor_del(cursor, 0)) != 0)
+			break;
+	}
+	mdb_cursor_close(cursor);
+	return error == MDB_NOTFOUND ? 0 : error;
+}
+
+/* Read a table's cycle record within a transaction. */
+static StoreResult
+read_cycle(MDB_txn *txn, const TableKey *table, CycleRecord *cycle)
+{
+	uint8_t		bytes[TABLE_KEY_BYTES];
+	MDB_val		key = value_of(bytes, sizeof(bytes));
+	MDB_val		data;
+	int			error;
+
+	table_key_encode(table, bytes);
+	error = mdb_get(txn, store.cycles, &key, &data);
+	if (error == MDB_NOTFOUND)
+		return STORE_NOT_FOUND;
+	if (error != 0)
+		return failed("could not read the store", error);
+	if (data.mv_size != sizeof(CycleRecord) ||
+		!record_is_sound(data.mv_data, data.mv_size, RECORD_CYCLE, sizeof(CycleRecord)))
+	{
+		snprintf(last_error, sizeof(last_error), "a record is damaged");
+		return STORE_DAMAGED;
+	}
+	memcpy(cycle, data.mv_data, sizeof(CycleRecord));
+	return STORE_OK;
+}
+
+/*
+ * Read a table's record.  Cheap when there is no store or no such record.
+ */
+StoreResult
+store_find(const TableKey *key, CycleRecord *cycle)
+{
+	StoreResult result;
+	MDB_txn    *txn;
+	int			error;
+
+	HOLD_INTERRUPTS();
+	result = open_store(false);
+	if (result == STORE_OK)
+	{
+		error = mdb_txn_begin(store.env, NULL, MDB_RDONLY, &txn);
+		if (error == 0)
+		{
+			result = read_cycle(txn, key, cycle);
+			mdb_txn_abort(txn);
+		}
+		else
+			result = failed("could not read the store", error);
+	}
+	RESUME_INTERRUPTS();
+	return result;
+}
+
+/* Memory that is had or not, but never thrown about. */
+static void *
+allocate(size_t bytes)
+{
+	return MemoryContextAllocExtended(CurrentMemoryContext, Max(bytes, 1),
+									  MCXT_ALLOC_NO_OOM | MCXT_ALLOC_HUGE);
+}
+
+static StoreResult
+damaged_entry(const char *what)
+{
+	snprintf(last_error, sizeof(last_error), "%s is damaged", what);
+	return STORE_DAMAGED;
+}
+
+/* Read a table's chunks; they have to add up to what its record says. */
+static StoreResult
+read_chunks(MDB_txn *txn, StoredCycle *stored)
+{
+	const CycleRecord *cycle = &stored->cycle;
+
+	if (cycle->pending_tids < 0 || cycle->pending_tids > PG_UINT32_MAX)
+		return damaged_entry("a record");
+	stored->tids = allocate(cycle->pending_tids * sizeof(DeadTid));
+	if (stored->tids == NULL)
+	{
+		snprintf(last_error, sizeof(last_error), "out of memory");
+		return STORE_FAILED;
+	}
+
+	for (uint32 number = 0; number < cycle->chunks; number++)
+	{
+		uint8_t		bytes[SUB_KEY_BYTES];
+		MDB_val		key = value_of(bytes, sizeof(bytes));
+		MDB_val		data;
+		ChunkRecord *chunk;
+		int64_t		ntids;
+
+		sub_key_encode(&cycle->key, number, bytes);
+		if (mdb_get(txn, store.chunks, &key, &data) != 0 ||
+			!record_is_sound(data.mv_data, data.mv_size, RECORD_CHUNK, sizeof(ChunkRecord)))
+			return damaged_entry("a list of pending row pointers");
+
+		/* LMDB aligns its values to two bytes only */
+		chunk = allocate(data.mv_size);
+		if (chunk == NULL)
+		{
+			snprintf(last_error, sizeof(last_error), "out of memory");
+			return STORE_FAILED;
+		}
+		memcpy(chunk, data.mv_data, data.mv_size);
+		ntids = -1;
+		if (chunk->set_number == cycle->set_number && chunk->number == number)
+			ntids = chunk_decode(chunk, data.mv_size, stored->tids + stored->ntids,
+								 cycle->pending_tids - stored->ntids);
+		pfree(chunk);
+		if (ntids < 0)
+			return damaged_entry("a list of pending row pointers");
+		stored->ntids += ntids;
+	}
+	if (stored->ntids != cycle->pending_tids)
+		return damaged_entry("a list of pending row pointers");
+	return STORE_OK;
+}
+
+/* Read a table's finished indexes. */
+static StoreResult
+read_indexes(MDB_txn *txn, StoredCycle *stored)
+{
+	uint8_t		prefix[TABLE_KEY_BYTES];
+	MDB_val		key = value_of(prefix, sizeof(prefix));
+	MDB_val		data;
+	MDB_cursor *cursor;
+	MDB_stat	stats;
+	StoreResult result = STORE_OK;
+	int			error;
+
+	/* room for all that there are, of whatever table */
+	if ((error = mdb_stat(txn, store.indexes, &stats)) != 0 ||
+		(error = mdb_cursor_open(txn, store.indexes, &cursor)) != 0)
+		return failed("could not read the store", error);
+	stored->indexes = allocate(stats.ms_entries * sizeof(IndexRecord));
+	if (stored->indexes == NULL)
+	{
+		mdb_cursor_close(cursor);
+		snprintf(last_error, sizeof(last_error), "out of memory");
+		return STORE_FAILED;
+	}
+
+	table_key_encode(&stored->cycle.key, prefix);
+	for (error = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE);
+		 error == 0 && result == STORE_OK && is_key_of(&key, &stored->cycle.key);
+		 error = mdb_cursor_get(cursor, &key, &data, MDB_NEXT))
+	{
+		if (data.mv_size != sizeof(IndexRecord) ||
+			!record_is_sound(data.mv_data, data.mv_size, RECORD_INDEX, sizeof(IndexRecord)))
+			result = damaged_entry("the record of a finished index");
+		else
+			memcpy(&stored->indexes[stored->nindexes++], data.mv_data, sizeof(IndexRecord));
+	}
+	mdb_cursor_close(cursor);
+	if (error != 0 && error != MDB_NOTFOUND)
+		return failed("could not read the store", error);
+	return result;
+}
+
+/*
+ * Read a table's record with its pending TIDs and finished indexes, all of one
+ * moment.
+ */
+StoreResult
+store_load(const TableKey *key, StoredCycle *stored)
+{
+	StoreResult result;
+	MDB_txn    *txn;
+	int			error;
+
+	memset(stored, 0, sizeof(*stored));
+
+	HOLD_INTERRUPTS();
+	result = open_store(false);
+	if (result == STORE_OK)
+	{
+		error = mdb_txn_begin(store.env, NULL, MDB_RDONLY, &txn);
+		if (error == 0)
+		{
+			result = read_cycle(txn, key, &stored->cycle);
+			if (result == STORE_OK)
+				result = read_chunks(txn, stored);
+			if (result == STORE_OK)
+				result = read_indexes(txn, stored);
+			mdb_txn_abort(txn);
+		}
+		else
+			result = failed("could not read the store", error);
+	}
+	RESUME_INTERRUPTS();
+	return result;
+}
+
+/* Make one save's changes within a transaction. */
+static int
+apply_change(MDB_txn *txn, const StoreChange *change)
+{
+	const TableKey *table = &change->cycle->key;
+	uint8_t		bytes[SUB_KEY_BYTES];
+	MDB_val		key;
+	MDB_val		data;
+	int			error = 0;
+
+	if (change->drop_chunks)
+		error = remove_entries(txn, store.chunks, table);
+	if (error == 0 && change->drop_indexes)
+		error = remove_entries(txn, store.indexes, table);
+
+	if (error == 0 && change->chunk != NULL)
+	{
+		sub_key_encode(table, change->chunk->number, bytes);
+		key = value_of(bytes, SUB_KEY_BYTES);
+		data = value_of(change->chunk, change->chunk_bytes);
+		error = mdb_put(txn, store.chunks, &key, &data, 0);
+	}
+	for (int i = 0; error == 0 && i < change->nindexes; i++)
+	{
+		if (change->indexes[i].index == 0)
+			continue;
+		sub_key_encode(table, change->indexes[i].index, bytes);
+		key = value_of(bytes, SUB_KEY_BYTES);
+		data = value_of(&change->indexes[i], sizeof(IndexRecord));
+		error = mdb_put(txn, store.indexes, &key, &data, 0);
+	}
+	if (error == 0)
+	{
+		table_key_encode(table, bytes);
+		key = value_of(bytes, TABLE_KEY_BYTES);
+		data = value_of(change->cycle, sizeof(CycleRecord));
+		error = mdb_put(txn, store.cycles, &key, &data, 0);
+	}
+	return error;
+}
+
+/*
+ * Make a save durable.  The caller has flushed WAL (R1) and sealed the records.
+ */
+StoreResult
+store_write(const StoreChange *change)
+{
+	StoreResult result;
+	MDB_txn    *txn;
+	int			error;
+
+	HOLD_INTERRUPTS();
+	result = open_store(true);
+	if (result == STORE_OK)
+	{
+		LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
+		(void) instance_note();
+		error = mdb_txn_begin(store.env, NULL, 0, &txn);
+		if (error == 0)
+		{
+			error = apply_change(txn, change);
+			if (error == 0)
+				error = mdb_txn_commit(txn);
+			else
+				mdb_txn_abort(txn);
+		}
+		LWLockRelease(instance_store_lock());
+		if (error != 0)
+			result = failed("could not write to the store", error);
+	}
+	RESUME_INTERRUPTS();
+	return result;
+}
+
+/*
+ * Remove all that is known of a table, or with relation 0 of a database.
+ * STORE_OK also if there was nothing.
+ */
+StoreResult
+store_remove(const TableKey *key)
+{
+	StoreResult result;
+	MDB_txn    *txn;
+	int			error;
+
+	HOLD_INTERRUPTS();
+	result = open_store(false);
+	if (result == STORE_OK)
+	{
+		LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
+		error = mdb_txn_begin(store.env, NULL, 0, &txn);
+		if (error == 0)
+		{
+			error = remove_entries(txn, store.cycles, key);
+			if (error == 0)
+				error = remove_entries(txn, store.chunks, key);
+			if (error == 0)
+				error = remove_entries(txn, store.indexes, key);
+			if (error == 0)
+				error = mdb_txn_commit(txn);
+			else
+				mdb_txn_abort(txn);
+		}
+		LWLockRelease(instance_store_lock());
+		if (error != 0)
+			result = failed("could not write to the store", error);
+	}
+	RESUME_INTERRUPTS();
+	return result == STORE_NOT_FOUND ? STORE_OK : result;
+}
+
+/*
+ * Read the records of all tables.  Damaged ones are left out, and make the
+ * result STORE_DAMAGED.
+ */
+StoreResult
+store_list(CycleRecord **cycles, int *ncycles)
+{
+	StoreResult result;
+	MDB_txn    *txn;
+	MDB_cursor *cursor;
+	MDB_stat	stats;
+	MDB_val		key,
+				data;
+	int			error;
+
+	*cycles = NULL;
+	*ncycles = 0;
+
+	HOLD_INTERRUPTS();
+	result = open_store(false);
+	if (result == STORE_OK)
+	{
+		error = mdb_txn_begin(store.env, NULL, MDB_RDONLY, &txn);
+		if (error == 0)
+		{
+			if ((error = mdb_stat(txn, store.cycles, &stats)) == 0 &&
+				(error = mdb_cursor_open(txn, store.cycles, &cursor)) == 0)
+			{
+				*cycles = allocate(stats.ms_entries * sizeof(CycleRecord));
+				for (error = *cycles == NULL ? ENOMEM :
+					 mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
+					 error == 0;
+					 error = mdb_cursor_get(cursor, &key, &data, MDB_NEXT))
+				{
+					if (data.mv_size == sizeof(CycleRecord) &&
+						record_is_sound(data.mv_data, data.mv_size, RECORD_CYCLE, data.mv_size))
+						memcpy(&(*cycles)[(*ncycles)++], data.mv_data, sizeof(CycleRecord));
+					else
+						result = damaged_entry("a record");
+				}
+				mdb_cursor_close(cursor);
+			}
+			mdb_txn_abort(txn);
+		}
+		if (error != 0 && error != MDB_NOTFOUND)
+			result = failed("could not read the store", error);
+	}
+	RESUME_INTERRUPTS();
+	return result == STORE_NOT_FOUND ? STORE_OK : result;
+}
