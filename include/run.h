@@ -47,7 +47,7 @@ typedef enum StepResult
 } StepResult;
 
 /* Where the first heap pass is. */
-typedef struct ScanState
+typedef struct HeapPass
 {
 	BlockNumber next_block;		/* first block not scanned (nor skipped) yet */
 	BlockNumber end_block;		/* scan up to here */
@@ -62,7 +62,7 @@ typedef struct ScanState
 
 	BlockNumber failsafe_checked;	/* block at which the failsafe was considered last */
 	BlockNumber fsm_vacuumed;	/* upper levels of the free space map are right below */
-} ScanState;
+} HeapPass;
 
 /* What the run has done so far; pages in blocks of this table. */
 typedef struct RunCounters
@@ -161,7 +161,7 @@ typedef struct VacuumRun
 	/* the work */
 	RunPosition position;
 	PageContext pages;
-	ScanState	scan;
+	HeapPass	scan;
 	DeadTids	dead;
 	IndexWorkers *index_workers;	/* NULL if index passes are not parallel */
 	int			parallel_passes;	/* by the workers of this run */

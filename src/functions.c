@@ -105,8 +105,8 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 	{
 		const CycleRecord *record = &records[i];
 		const char *stop = cycle_stop_name(record->stop);
-		BlockNumber ahead,
-					behind;
+		BlockNumber ahead = 0,
+					behind = 0;
 		Datum		values[22];
 		bool		nulls[22] = {0};
 		int			n = 0;
@@ -118,10 +118,9 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 		values[n++] = CStringGetTextDatum(cycle_phase_name(record->phase));
 		values[n++] = Int64GetDatum(record->next_block);
 		values[n++] = Int64GetDatum(record->rel_blocks);
-		if (!count_pages(record, &ahead, &behind))
-			nulls[n] = nulls[n + 1] = true;
-		values[n++] = Int64GetDatum(nulls[n] ? 0 : ahead);
-		values[n++] = Int64GetDatum(nulls[n] ? 0 : behind);
+		nulls[n] = nulls[n + 1] = !count_pages(record, &ahead, &behind);
+		values[n++] = Int64GetDatum(ahead);
+		values[n++] = Int64GetDatum(behind);
 		values[n++] = Int64GetDatum(record->pending_tids);
 		values[n++] = Int32GetDatum(record->indexes_done);
 		values[n++] = Int32GetDatum(record->indexes);

@@ -51,7 +51,7 @@
 static void
 look_ahead(VacuumRun *run, BlockNumber from)
 {
-	ScanState  *scan = &run->scan;
+	HeapPass  *scan = &run->scan;
 	bool		aggressive = run->pages.aggressive && !scan->wrapping;
 	bool		skips_unfrozen = false;
 	BlockNumber block = from;
@@ -96,7 +96,7 @@ look_ahead(VacuumRun *run, BlockNumber from)
 void
 scan_begin(VacuumRun *run, BlockNumber first, BlockNumber end, bool wrapping)
 {
-	ScanState  *scan = &run->scan;
+	HeapPass  *scan = &run->scan;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS, run->rel_blocks);
 	server_progress_max_dead_tids(run->dead.capacity);
@@ -114,7 +114,7 @@ scan_begin(VacuumRun *run, BlockNumber first, BlockNumber end, bool wrapping)
  * Done with the pages, for good or for now: release what the scan holds.
  */
 static void
-release_map(ScanState *scan)
+release_map(HeapPass *scan)
 {
 	if (BufferIsValid(scan->vmbuffer))
 		ReleaseBuffer(scan->vmbuffer);
@@ -137,7 +137,7 @@ scan_end(VacuumRun *run)
 void
 scan_vacuum_free_space_map(VacuumRun *run)
 {
-	ScanState  *scan = &run->scan;
+	HeapPass  *scan = &run->scan;
 
 	if (scan->next_block > scan->fsm_vacuumed)
 		FreeSpaceMapVacuumRange(run->rel, scan->fsm_vacuumed, scan->next_block);
@@ -318,7 +318,7 @@ update_map(VacuumRun *run, Buffer buf, BlockNumber block, const PageOutcome *out
 static void
 reap_at_once(VacuumRun *run, Buffer buf, BlockNumber block, const PageOutcome *outcome)
 {
-	ScanState  *scan = &run->scan;
+	HeapPass  *scan = &run->scan;
 
 	reap_page(run, buf, block, outcome->dead, outcome->ndead, &scan->vmbuffer);
 	dead_tids_clear(&run->dead);
@@ -442,7 +442,7 @@ waits_for_reaping(VacuumRun *run, BlockNumber block)
 StepResult
 scan_heap(VacuumRun *run)
 {
-	ScanState  *scan = &run->scan;
+	HeapPass  *scan = &run->scan;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_SCAN_HEAP);
 
