@@ -19,7 +19,7 @@ OBJS = src/module.o src/settings.o src/attach.o src/command.o src/run.o src/plan
 	src/scan.o src/vm.o src/dead_tids.o src/indexes.o src/reap.o src/truncate.o src/report.o \
 	src/functions.o src/cycle.o src/record.o src/store.o src/instance.o src/drop.o src/page_$(PG_MAJOR).o
 
-TOOL = tools/pg_vacuum_resume
+TOOL = tools/inspect/pg_vacuum_resume
 UNIT_TESTS = $(patsubst %.c,%,$(wildcard $(srcdir)/t/unit/*.c))
 EXTRA_CLEAN = $(TOOL) $(UNIT_TESTS) tmp_check
 
@@ -40,9 +40,13 @@ $(OBJS): $(wildcard $(srcdir)/include/*.h)
 
 all: $(TOOL) $(UNIT_TESTS)
 
-$(TOOL): $(srcdir)/tools/pg_vacuum_resume.c $(srcdir)/include/version.h
+# the record format is shared with the extension
+$(TOOL): $(wildcard $(srcdir)/tools/inspect/*.c $(srcdir)/tools/inspect/*.h $(srcdir)/include/*.h) \
+		$(srcdir)/src/record.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(PG_CPPFLAGS) $(LDFLAGS) -o $@ $<
+	$(CC) $(CFLAGS) $(PG_CPPFLAGS) -DFRONTEND -I$(srcdir)/tools/inspect -I$(libpq_srcdir) \
+		-I$(shell $(PG_CONFIG) --includedir-server) $(LDFLAGS) -o $@ $(filter %.c,$^) \
+		-L$(shell $(PG_CONFIG) --pkglibdir) -L$(libdir) -lpgcommon -lpgport -lpq -llmdb -ljansson -lm
 
 # with assertions, and without the server's headers
 $(srcdir)/t/unit/dead_tids: $(srcdir)/t/unit/dead_tids.c $(srcdir)/src/dead_tids.c $(srcdir)/include/dead_tids.h

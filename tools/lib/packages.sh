@@ -5,7 +5,7 @@
 # Sourced by tools/test, tools/demo and install-packages.
 
 readonly pg_major=15
-readonly build_packages=(gcc libc6-dev make perl libipc-run-perl liblmdb-dev)
+readonly build_packages=(gcc libc6-dev make perl libipc-run-perl liblmdb-dev libjansson-dev libpq-dev)
 
 # Prints the version of an installed package, or nothing.
 installed_version()
