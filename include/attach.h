@@ -5,7 +5,7 @@
 #ifndef PGVR_ATTACH_H
 #define PGVR_ATTACH_H
 
-extern void attach_to_heap(void);
+extern bool attach_to_heap(void);
 extern void require_preloaded(void);
 
 #endif							/* PGVR_ATTACH_H */

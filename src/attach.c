@@ -150,16 +150,16 @@ replace_pointer(RelationVacuum *slot, RelationVacuum value)
 /*
  * Put us in front of the heap's VACUUM, or log a WARNING and leave the server
  * as it was.  Called in the postmaster while it loads
- * shared_preload_libraries.
+ * shared_preload_libraries.  Returns true if every vacuum comes to us now.
  */
-void
+bool
 attach_to_heap(void)
 {
 	const TableAmRoutine *heap = GetHeapamTableAmRoutine();
 	RelationVacuum found = NULL;
 
 	if (server_vacuum != NULL)
-		return;
+		return true;
 
 	if (!IsA(heap, TableAmRoutine) || heap->relation_vacuum == NULL)
 		obstacle = "the server's table of heap functions is not what was expected";
@@ -182,11 +182,12 @@ attach_to_heap(void)
 		ereport(WARNING,
 				(errmsg("pg_vacuum_resume is not active: %s", obstacle),
 				 errhint("Vacuums run as without pg_vacuum_resume.")));
-		return;
+		return false;
 	}
 
 	Assert(heap->relation_vacuum == attached_vacuum);
 	server_vacuum = found;
+	return true;
 }
 
 /*

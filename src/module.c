@@ -56,9 +56,10 @@ _PG_init(void)
 {
 	refuse_foreign_server();
 	settings_define();
-	if (process_shared_preload_libraries_in_progress)
+
+	/* R12: a server whose vacuums we do not see must not look as if we did */
+	if (process_shared_preload_libraries_in_progress && attach_to_heap())
 	{
-		attach_to_heap();
 		instance_install();
 		drop_install();
 	}

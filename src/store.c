@@ -8,12 +8,19 @@
  *
  * Each process opens the environment on first use, after it was forked, and
  * keeps it.  All transactions begin and end within one function here, with
- * interrupts held and without a single call in between that could throw.
+ * interrupts held and without a call in between that could throw.
  *
  * Writers, and those who open or replace the store's files, take turns by an
  * LWLock.  LMDB's own lock would do for writing as long as all processes have
  * the same lock file open; if somebody deletes that file under a running
  * server, they have not.
+ *
+ * A damaged store must not take the server with it (R2).  LMDB has no checksums
+ * of its own; where its pages hold garbage it can follow a wild pointer or fail
+ * an assertion.  So each operation is done under guard: a SIGSEGV, SIGBUS or
+ * SIGABRT meanwhile ends the operation instead of the process, and the store is
+ * set aside.  What LMDB had allocated is leaked then, and its lock stays with
+ * the old files.
  *
  * R3: a store that was copied along with a data directory may be torn, and its
  * records are of another cluster.  So the file's inode and birth time are kept
@@ -27,6 +34,8 @@
 
 #include <fcntl.h>
 #include <lmdb.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -57,6 +66,23 @@ typedef struct Store
 
 static Store store = {0};
 static char last_error[256];
+static char set_aside_reason[256];	/* to be logged once that is safe */
+static bool found_damage;
+
+/* What is asked of the store; which fields count depends on the verb. */
+typedef struct Request
+{
+	StoreResult (*verb) (const struct Request *request);
+	const TableKey *key;
+	CycleRecord *cycle;
+	StoredCycle *stored;
+	const StoreChange *change;
+	CycleRecord **cycles;
+	int		   *ncycles;
+} Request;
+
+static const int guarded_signals[] = {SIGSEGV, SIGBUS, SIGABRT};
+static sigjmp_buf fault;
 
 /* What went wrong last, for an errdetail. */
 const char *
@@ -65,9 +91,19 @@ store_error(void)
 	return last_error;
 }
 
+/* Is this LMDB's way to say that it found what cannot be? */
+static bool
+is_damage(int error)
+{
+	return error == MDB_INVALID || error == MDB_VERSION_MISMATCH || error == MDB_CORRUPTED ||
+		error == MDB_PAGE_NOTFOUND || error == MDB_PANIC || error == MDB_INCOMPATIBLE ||
+		error == MDB_BAD_DBI || error == MDB_CURSOR_FULL;
+}
+
 static StoreResult
 failed(const char *what, int error)
 {
+	found_damage |= is_damage(error);
 	snprintf(last_error, sizeof(last_error), "%s: %s", what, mdb_strerror(error));
 	return error == MDB_MAP_FULL ? STORE_FULL : STORE_FAILED;
 }
@@ -140,10 +176,7 @@ set_aside(const char *why)
 	(void) unlink(LOCK_PATH);
 	(void) unlink(IDENTITY_PATH);
 	instance_store_replaced();
-
-	ereport(LOG,
-			(errmsg("pg_vacuum_resume set its store aside and begins a new one: %s", why),
-			 errdetail("The old one was renamed to \"%s\".", SET_ASIDE_PATH)));
+	snprintf(set_aside_reason, sizeof(set_aside_reason), "%s", why);
 	return true;
 }
 
@@ -218,8 +251,7 @@ open_environment(bool *damaged)
 							  pg_file_create_mode)) != 0)
 	{
 		mdb_env_close(opening.env);
-		*damaged = error == MDB_INVALID || error == MDB_VERSION_MISMATCH ||
-			error == MDB_CORRUPTED || error == MDB_PANIC;
+		*damaged = is_damage(error);
 		return failed("could not open the store", error);
 	}
 
@@ -237,8 +269,7 @@ open_environment(bool *damaged)
 	if ((error = open_databases(&opening)) != 0)
 	{
 		mdb_env_close(opening.env);
-		*damaged = error == MDB_INVALID || error == MDB_CORRUPTED || error == MDB_PANIC ||
-			error == MDB_PAGE_NOTFOUND || error == MDB_INCOMPATIBLE || error == MDB_BAD_DBI;
+		*damaged = is_damage(error);
 		return failed("could not open the store", error);
 	}
 
@@ -258,8 +289,8 @@ make_directory(void)
 }
 
 /*
- * Open the store if it is not open; create says if it may be made.  Called with
- * interrupts held and without the store lock.
+ * Open the store if it is not open; create says if it may be made.  Called
+ * without the store lock.
  */
 static StoreResult
 open_store(bool create)
@@ -290,6 +321,7 @@ open_store(bool create)
 		result = open_environment(&damaged);
 		if (damaged && set_aside(last_error))
 			result = open_environment(&damaged);
+		found_damage = false;	/* dealt with */
 		if (result == STORE_OK && !is_own_data_file() && !write_identity())
 		{
 			close_store();
@@ -299,6 +331,81 @@ open_store(bool create)
 	}
 
 	LWLockRelease(instance_store_lock());
+	return result;
+}
+
+/*
+ * Begin a transaction.  Slots of readers that were killed are freed when they
+ * are in the way: they also keep old pages from being used again.
+ */
+static int
+begin(unsigned int flags, MDB_txn **txn)
+{
+	int			error = mdb_txn_begin(store.env, NULL, flags, txn);
+	int			dead_readers;
+
+	if (error == MDB_READERS_FULL && mdb_reader_check(store.env, &dead_readers) == 0)
+		error = mdb_txn_begin(store.env, NULL, flags, txn);
+	return error;
+}
+
+static void
+on_fault(int signal)
+{
+	siglongjmp(fault, 1);
+}
+
+/*
+ * Do what is asked with interrupts held and under guard.
+ */
+static StoreResult
+perform(const Request *request)
+{
+	static struct sigaction previous[lengthof(guarded_signals)];
+	struct sigaction guard = {.sa_handler = on_fault};
+	volatile StoreResult result;
+	volatile bool faulty = false;
+
+	HOLD_INTERRUPTS();
+	set_aside_reason[0] = '\0';
+	found_damage = false;
+	sigemptyset(&guard.sa_mask);
+	if (sigsetjmp(fault, 1) == 0)
+	{
+		for (int i = 0; i < lengthof(guarded_signals); i++)
+			sigaction(guarded_signals[i], &guard, &previous[i]);
+		result = request->verb(request);
+		for (int i = 0; i < lengthof(guarded_signals); i++)
+			sigaction(guarded_signals[i], &previous[i], NULL);
+	}
+	else
+	{
+		for (int i = 0; i < lengthof(guarded_signals); i++)
+			sigaction(guarded_signals[i], &previous[i], NULL);
+		faulty = true;
+		snprintf(last_error, sizeof(last_error), "the store is damaged");
+		result = STORE_FAILED;
+	}
+
+	if (faulty || found_damage)
+	{
+		/* after a fault not to be closed: who knows what it holds */
+		if (faulty)
+			store = (Store) {0};
+		else
+			close_store();
+		if (!LWLockHeldByMe(instance_store_lock()))
+			LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
+		(void) set_aside("it is damaged");
+		LWLockRelease(instance_store_lock());
+	}
+	RESUME_INTERRUPTS();
+
+	if (set_aside_reason[0] != '\0')
+		ereport(LOG,
+				(errmsg("pg_vacuum_resume set its store aside and begins a new one: %s",
+						set_aside_reason),
+				 errdetail("The old one was renamed to \"%s\".", SET_ASIDE_PATH)));
 	return result;
 }
 
@@ -368,30 +475,25 @@ read_cycle(MDB_txn *txn, const TableKey *table, CycleRecord *cycle)
 	return STORE_OK;
 }
 
-/*
- * Read a table's record.  Cheap when there is no store or no such record.
- */
-StoreResult
-store_find(const TableKey *key, CycleRecord *cycle)
+static StoreResult
+find(const Request *request)
 {
 	StoreResult result;
 	MDB_txn    *txn;
 	int			error;
 
-	HOLD_INTERRUPTS();
 	result = open_store(false);
 	if (result == STORE_OK)
 	{
-		error = mdb_txn_begin(store.env, NULL, MDB_RDONLY, &txn);
+		error = begin(MDB_RDONLY, &txn);
 		if (error == 0)
 		{
-			result = read_cycle(txn, key, cycle);
+			result = read_cycle(txn, request->key, request->cycle);
 			mdb_txn_abort(txn);
 		}
 		else
 			result = failed("could not read the store", error);
 	}
-	RESUME_INTERRUPTS();
 	return result;
 }
 
@@ -501,27 +603,21 @@ read_indexes(MDB_txn *txn, StoredCycle *stored)
 	return result;
 }
 
-/*
- * Read a table's record with its pending TIDs and finished indexes, all of one
- * moment.
- */
-StoreResult
-store_load(const TableKey *key, StoredCycle *stored)
+static StoreResult
+load(const Request *request)
 {
+	StoredCycle *stored = request->stored;
 	StoreResult result;
 	MDB_txn    *txn;
 	int			error;
 
-	memset(stored, 0, sizeof(*stored));
-
-	HOLD_INTERRUPTS();
 	result = open_store(false);
 	if (result == STORE_OK)
 	{
-		error = mdb_txn_begin(store.env, NULL, MDB_RDONLY, &txn);
+		error = begin(MDB_RDONLY, &txn);
 		if (error == 0)
 		{
-			result = read_cycle(txn, key, &stored->cycle);
+			result = read_cycle(txn, request->key, &stored->cycle);
 			if (result == STORE_OK)
 				result = read_chunks(txn, stored);
 			if (result == STORE_OK)
@@ -531,7 +627,6 @@ store_load(const TableKey *key, StoredCycle *stored)
 		else
 			result = failed("could not read the store", error);
 	}
-	RESUME_INTERRUPTS();
 	return result;
 }
 
@@ -576,26 +671,22 @@ apply_change(MDB_txn *txn, const StoreChange *change)
 	return error;
 }
 
-/*
- * Make a save durable.  The caller has flushed WAL (R1) and sealed the records.
- */
-StoreResult
-store_write(const StoreChange *change)
+static StoreResult
+write_change(const Request *request)
 {
 	StoreResult result;
 	MDB_txn    *txn;
 	int			error;
 
-	HOLD_INTERRUPTS();
 	result = open_store(true);
 	if (result == STORE_OK)
 	{
 		LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
 		(void) instance_note();
-		error = mdb_txn_begin(store.env, NULL, 0, &txn);
+		error = begin(0, &txn);
 		if (error == 0)
 		{
-			error = apply_change(txn, change);
+			error = apply_change(txn, request->change);
 			if (error == 0)
 				error = mdb_txn_commit(txn);
 			else
@@ -605,34 +696,28 @@ store_write(const StoreChange *change)
 		if (error != 0)
 			result = failed("could not write to the store", error);
 	}
-	RESUME_INTERRUPTS();
 	return result;
 }
 
-/*
- * Remove all that is known of a table, or with relation 0 of a database.
- * STORE_OK also if there was nothing.
- */
-StoreResult
-store_remove(const TableKey *key)
+static StoreResult
+remove_table(const Request *request)
 {
 	StoreResult result;
 	MDB_txn    *txn;
 	int			error;
 
-	HOLD_INTERRUPTS();
 	result = open_store(false);
 	if (result == STORE_OK)
 	{
 		LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
-		error = mdb_txn_begin(store.env, NULL, 0, &txn);
+		error = begin(0, &txn);
 		if (error == 0)
 		{
-			error = remove_entries(txn, store.cycles, key);
+			error = remove_entries(txn, store.cycles, request->key);
 			if (error == 0)
-				error = remove_entries(txn, store.chunks, key);
+				error = remove_entries(txn, store.chunks, request->key);
 			if (error == 0)
-				error = remove_entries(txn, store.indexes, key);
+				error = remove_entries(txn, store.indexes, request->key);
 			if (error == 0)
 				error = mdb_txn_commit(txn);
 			else
@@ -642,17 +727,14 @@ store_remove(const TableKey *key)
 		if (error != 0)
 			result = failed("could not write to the store", error);
 	}
-	RESUME_INTERRUPTS();
-	return result == STORE_NOT_FOUND ? STORE_OK : result;
+	return result;
 }
 
-/*
- * Read the records of all tables.  Damaged ones are left out, and make the
- * result STORE_DAMAGED.
- */
-StoreResult
-store_list(CycleRecord **cycles, int *ncycles)
+static StoreResult
+list(const Request *request)
 {
+	CycleRecord **cycles = request->cycles;
+	int		   *ncycles = request->ncycles;
 	StoreResult result;
 	MDB_txn    *txn;
 	MDB_cursor *cursor;
@@ -661,14 +743,10 @@ store_list(CycleRecord **cycles, int *ncycles)
 				data;
 	int			error;
 
-	*cycles = NULL;
-	*ncycles = 0;
-
-	HOLD_INTERRUPTS();
 	result = open_store(false);
 	if (result == STORE_OK)
 	{
-		error = mdb_txn_begin(store.env, NULL, MDB_RDONLY, &txn);
+		error = begin(MDB_RDONLY, &txn);
 		if (error == 0)
 		{
 			if ((error = mdb_stat(txn, store.cycles, &stats)) == 0 &&
@@ -693,6 +771,61 @@ store_list(CycleRecord **cycles, int *ncycles)
 		if (error != 0 && error != MDB_NOTFOUND)
 			result = failed("could not read the store", error);
 	}
-	RESUME_INTERRUPTS();
+	return result;
+}
+
+/*
+ * Read a table's record.  Cheap when there is no store or no such record.
+ */
+StoreResult
+store_find(const TableKey *key, CycleRecord *cycle)
+{
+	return perform(&(Request) {.verb = find, .key = key, .cycle = cycle});
+}
+
+/*
+ * Read a table's record with its pending TIDs and finished indexes, all of one
+ * moment.
+ */
+StoreResult
+store_load(const TableKey *key, StoredCycle *stored)
+{
+	memset(stored, 0, sizeof(*stored));
+	return perform(&(Request) {.verb = load, .key = key, .stored = stored});
+}
+
+/*
+ * Make a save durable.  The caller has flushed WAL (R1) and sealed the records.
+ */
+StoreResult
+store_write(const StoreChange *change)
+{
+	return perform(&(Request) {.verb = write_change, .change = change});
+}
+
+/*
+ * Remove all that is known of a table, or with relation 0 of a database.
+ * STORE_OK also if there was nothing.
+ */
+StoreResult
+store_remove(const TableKey *key)
+{
+	StoreResult result = perform(&(Request) {.verb = remove_table, .key = key});
+
+	return result == STORE_NOT_FOUND ? STORE_OK : result;
+}
+
+/*
+ * Read the records of all tables.  Damaged ones are left out, and make the
+ * result STORE_DAMAGED.
+ */
+StoreResult
+store_list(CycleRecord **cycles, int *ncycles)
+{
+	StoreResult result;
+
+	*cycles = NULL;
+	*ncycles = 0;
+	result = perform(&(Request) {.verb = list, .cycles = cycles, .ncycles = ncycles});
 	return result == STORE_NOT_FOUND ? STORE_OK : result;
 }
