@@ -11,8 +11,6 @@
 #include "record.h"
 #include "storage/lwlock.h"
 
-#define STORE_DIRECTORY "pg_vacuum_resume"
-
 extern void instance_install(void);
 
 extern void instance_mark(CycleRecord *record);
@@ -25,6 +23,8 @@ extern bool instance_distrust(bool may_wait);
 extern LWLock *instance_store_lock(void);
 extern uint64_t instance_store_epoch(void);
 extern void instance_store_replaced(void);
+extern void instance_store_seen(bool seen);
+extern bool instance_store_was_seen(void);
 extern bool instance_store_is_from_the_future(void);
 
 #endif							/* PGVR_INSTANCE_H */

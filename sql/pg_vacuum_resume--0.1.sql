@@ -49,8 +49,9 @@ GRANT EXECUTE ON FUNCTION vacuum_resume.cycles() TO pg_monitor;
 -- server's own progress view tells which.
 CREATE VIEW vacuum_resume.progress AS
 SELECT d.datname AS database,
-	coalesce(to_regclass(format('%I.%I', c.schema_name, c.table_name))::text,
-		format('%I.%I', c.schema_name, c.table_name)) AS relation,
+	CASE WHEN c.database = 0 OR d.datname = current_database()
+		THEN c.relid::regclass::text
+		ELSE format('%I.%I', c.schema_name, c.table_name) END AS relation,
 	c.relid,
 	c.phase,
 	c.next_block,

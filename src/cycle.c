@@ -39,6 +39,7 @@
 
 #include "command.h"
 #include "cycle.h"
+#include "datafile.h"
 #include "instance.h"
 #include "settings.h"
 #include "store.h"
@@ -631,6 +632,11 @@ save(VacuumRun *run, CycleStop stop)
 	flush_wal(run);
 	record = describe(run, stop);
 	result = write_record(run, &record);
+	if (result == STORE_REPLACED)
+	{
+		cycle->rewrite_chunks = true;
+		result = write_record(run, &record);
+	}
 	if (result == STORE_FULL && !cycle->pending_lost)
 	{
 		/* position and carry are small, and worth more than the list */
@@ -897,20 +903,25 @@ cycle_forget(Relation rel, const char *why)
 {
 	TableKey	key = cycle_key(rel);
 	CycleRecord record;
-	StoreResult found = store_find(&key, &record);
+	StoreResult result = store_find(&key, &record);
 
-	if (found == STORE_NOT_FOUND)
+	if (result == STORE_NOT_FOUND)
 		return;
 
-	ereport(LOG,
-			(errmsg("discarding the saved progress of the vacuum of table \"%s\": %s",
-					RelationGetRelationName(rel), why)));
-	if (store_remove(&key) != STORE_OK)
+	if (result != STORE_FAILED)
+	{
+		ereport(LOG,
+				(errmsg("discarding the saved progress of the vacuum of table \"%s\": %s",
+						RelationGetRelationName(rel), why)));
+		result = store_remove(&key);
+	}
+	if (result != STORE_OK)
 	{
 		ereport(WARNING,
 				(errmsg("could not remove the saved progress of the vacuum of table \"%s\"",
 						RelationGetRelationName(rel)),
-				 errdetail_internal("%s", store_error())));
-		(void) instance_distrust(false);
+				 errdetail("%s. No saved progress of any vacuum is trusted any more.", store_error()),
+				 errhint("Check the directory \"%s\" in the data directory.", STORE_DIRECTORY)));
+		(void) instance_distrust(true);
 	}
 }

@@ -159,10 +159,11 @@ pgvr_forget(PG_FUNCTION_ARGS)
 
 	require_preloaded();
 
-	rel = relation_open(relid, ShareUpdateExclusiveLock);
+	/* nobody else may make an autovacuum of the table give way to the lock */
 	if (!pg_class_ownercheck(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(rel->rd_rel->relkind),
-					   RelationGetRelationName(rel));
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+					   get_rel_name(relid));
+	rel = relation_open(relid, ShareUpdateExclusiveLock);
 
 	key = cycle_key(rel);
 	found = store_find(&key, &record) != STORE_NOT_FOUND;

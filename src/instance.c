@@ -53,6 +53,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
+#include "datafile.h"
 #include "instance.h"
 
 #define NOTE_PATH STORE_DIRECTORY "/instance"
@@ -66,6 +67,7 @@ typedef struct Note
 	uint64		generation;
 	uint64		boot;
 	uint64		system_identifier;
+	char		store_file[DATA_FILE_IDENTITY_BYTES];	/* that the id stands for */
 	bool		shut_down;		/* else: running */
 	XLogRecPtr	lsn;			/* checkpoint if shut down, else redo location */
 } Note;
@@ -77,6 +79,8 @@ typedef struct InstanceShared
 	pg_atomic_uint64 store_epoch;	/* changed under the lock */
 	uint64		boot;			/* set once, likewise */
 	bool		store_is_from_the_future;	/* until it is replaced, under the lock */
+	bool		store_was_seen; /* there has been a store in this server's life */
+	bool		no_note;		/* no note on disk can be believed; under the lock */
 	XLogRecPtr	noted_redo;		/* what the note says; Invalid if none of ours */
 } InstanceShared;
 
@@ -141,10 +145,11 @@ format_note(const Note *note, char *text, size_t size)
 					"generation: " UINT64_FORMAT "\n"
 					"boot: " UINT64_FORMAT "\n"
 					"system: " UINT64_FORMAT "\n"
+					"store: %s\n"
 					"state: %s\n"
 					"lsn: %X/%X\n",
 					NOTE_FORMAT, id, note->generation, note->boot, note->system_identifier,
-					note->shut_down ? "shut down" : "running",
+					note->store_file, note->shut_down ? "shut down" : "running",
 					LSN_FORMAT_ARGS(note->lsn));
 }
 
@@ -191,12 +196,13 @@ read_note(Note *note)
 			   "generation: %llu\n"
 			   "boot: %llu\n"
 			   "system: %llu\n"
+			   "store: %127[a-z0-9. ]\n"
 			   "state: %15[a-z ]\n"
 			   "lsn: %X/%X\n"
 			   "%n"
 			   "crc: %x",
-			   &format, id, &generation, &boot, &system_identifier, state,
-			   &lsn_high, &lsn_low, &crc_at, &crc) != 9)
+			   &format, id, &generation, &boot, &system_identifier, note->store_file, state,
+			   &lsn_high, &lsn_low, &crc_at, &crc) != 10)
 		return false;
 	if (format != NOTE_FORMAT || strlen(id) != 2 * INSTANCE_ID_BYTES ||
 		crc != text_crc(text, crc_at))
@@ -272,6 +278,13 @@ destroy_note(void)
 static bool
 note_is_proof(const Note *note, const ControlFileData *control)
 {
+	char		store_file[DATA_FILE_IDENTITY_BYTES];
+
+	/* a store that was away may have missed a vacuum of our own */
+	data_file_identity(store_file);
+	if (strcmp(store_file, note->store_file) != 0)
+		return false;
+
 	if (control->system_identifier != note->system_identifier)
 		return false;
 
@@ -330,6 +343,8 @@ choose_id(void)
 	else
 		draw_random(own_id, INSTANCE_ID_BYTES);
 	have_own_id = true;
+
+	shared->store_was_seen = data_file_exists();
 
 	if (after_clean_stop)
 		shared->boot = note.boot;
@@ -467,12 +482,14 @@ instance_note(void)
 	note.generation = pg_atomic_read_u64(generation);
 	note.boot = shared->boot;
 	note.system_identifier = control.system_identifier;
+	data_file_identity(note.store_file);
 	note.shut_down = false;
 	note.lsn = control.checkPointCopy.redo;
 	if (!write_note(&note))
 		return false;
 
 	shared->noted_redo = note.lsn;
+	shared->no_note = false;
 	return true;
 }
 
@@ -493,7 +510,8 @@ instance_distrust(bool may_wait)
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
 	pg_atomic_fetch_add_u64(generation, 1);
 	shared->noted_redo = InvalidXLogRecPtr;
-	certain = destroy_note();
+	certain = shared->no_note || destroy_note();
+	shared->no_note = certain;
 	LWLockRelease(shared->lock);
 
 	/*
@@ -503,6 +521,9 @@ instance_distrust(bool may_wait)
 	if (!certain && may_wait)
 	{
 		RequestCheckpoint(CHECKPOINT_FORCE | CHECKPOINT_IMMEDIATE | CHECKPOINT_WAIT);
+		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+		shared->no_note = XLogRecPtrIsInvalid(shared->noted_redo);
+		LWLockRelease(shared->lock);
 		certain = true;
 	}
 
@@ -528,6 +549,21 @@ instance_store_replaced(void)
 	Assert(LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
 	pg_atomic_fetch_add_u64(&shared->store_epoch, 1);
 	shared->store_is_from_the_future = false;
+	shared->noted_redo = InvalidXLogRecPtr; /* the note is of the old one */
+}
+
+/* Say that the store has been opened, or that it is lost. */
+void
+instance_store_seen(bool seen)
+{
+	shared->store_was_seen = seen;
+}
+
+/* Has there been a store in this server's life that nobody has missed yet? */
+bool
+instance_store_was_seen(void)
+{
+	return shared->store_was_seen;
 }
 
 /* Was the store written by a later state of this cluster than it is in now? */

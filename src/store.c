@@ -11,9 +11,12 @@
  * interrupts held and without a call in between that could throw.
  *
  * Writers, and those who open or replace the store's files, take turns by an
- * LWLock.  LMDB's own lock would do for writing as long as all processes have
- * the same lock file open; if somebody deletes that file under a running
- * server, they have not.
+ * LWLock.  Before each use the files are compared with those that were opened:
+ * somebody may have removed or moved them under the running server.  LMDB would
+ * go on with the old ones, whose records are no longer removed when they should
+ * be; and two processes with different lock files would not even agree on the
+ * number of the last transaction, which LMDB takes from there.  A store that was
+ * lost like this costs all records their trust, for it may come back.
  *
  * A damaged store must not take the server with it (R2).  LMDB has no checksums
  * of its own; where its pages hold garbage it can follow a wild pointer or fail
@@ -22,13 +25,10 @@
  * set aside.  What LMDB had allocated is leaked then, and its lock stays with
  * the old files.
  *
- * R3: a store that was copied along with a data directory may be torn, and its
- * records are of another cluster.  So the file's inode and birth time are kept
- * in the file "identity", which is compared before LMDB gets to see anything.
- * Not the device number, which changes over reboots.  A store that fails this
- * or that LMDB refuses is set aside (renamed, replacing an earlier one that was
- * set aside) and a new one made.  A process that still has the old one open
- * notices by the store epoch in shared memory.
+ * A store that is not this directory's (R3, datafile.c) or that LMDB refuses is
+ * set aside (renamed, replacing an earlier one that was set aside) and a new one
+ * made.  A process that still has the old one open notices by the store epoch in
+ * shared memory.
  */
 #include "postgres.h"
 
@@ -42,23 +42,22 @@
 #include "common/file_perm.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
+#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "utils/memutils.h"
 
+#include "datafile.h"
 #include "instance.h"
 #include "settings.h"
 #include "store.h"
-
-#define DATA_PATH STORE_DIRECTORY "/data.mdb"
-#define LOCK_PATH STORE_DIRECTORY "/lock.mdb"
-#define IDENTITY_PATH STORE_DIRECTORY "/identity"
-#define SET_ASIDE_PATH STORE_DIRECTORY "/data.mdb.set-aside"
 
 typedef struct Store
 {
 	MDB_env    *env;			/* NULL: not open */
 	pid_t		owner;			/* never to be used in a child */
 	uint64		epoch;
+	struct stat data_file;		/* as they were when the store was opened */
+	struct stat lock_file;
 	MDB_dbi		cycles;
 	MDB_dbi		chunks;
 	MDB_dbi		indexes;
@@ -68,6 +67,8 @@ static Store store = {0};
 static char last_error[256];
 static char set_aside_reason[256];	/* to be logged once that is safe */
 static bool found_damage;
+static bool lost_store;
+static bool dealt_with_damage;
 
 /* What is asked of the store; which fields count depends on the verb. */
 typedef struct Request
@@ -108,58 +109,6 @@ failed(const char *what, int error)
 	return error == MDB_MAP_FULL ? STORE_FULL : STORE_FAILED;
 }
 
-/* Inode and birth time of the data file as text; false if there is no file. */
-static bool
-data_file_identity(char *text, size_t size)
-{
-	struct statx file;
-
-	if (statx(AT_FDCWD, DATA_PATH, 0, STATX_INO | STATX_BTIME, &file) != 0)
-		return false;
-	snprintf(text, size, "pg_vacuum_resume store, format %d\ninode: %llu\nborn: %lld.%09u\n",
-			 RECORD_FORMAT, (unsigned long long) file.stx_ino,
-			 (file.stx_mask & STATX_BTIME) ? (long long) file.stx_btime.tv_sec : 0,
-			 (file.stx_mask & STATX_BTIME) ? file.stx_btime.tv_nsec : 0);
-	return true;
-}
-
-/* Is the data file the one that the identity file was written for? */
-static bool
-is_own_data_file(void)
-{
-	char		expected[256];
-	char		found[256];
-	ssize_t		bytes;
-	int			fd;
-
-	if (!data_file_identity(expected, sizeof(expected)))
-		return false;
-	fd = BasicOpenFile(IDENTITY_PATH, O_RDONLY | PG_BINARY);
-	if (fd < 0)
-		return false;
-	bytes = read(fd, found, sizeof(found) - 1);
-	close(fd);
-	return bytes == (ssize_t) strlen(expected) && memcmp(found, expected, bytes) == 0;
-}
-
-static bool
-write_identity(void)
-{
-	char		text[256];
-	bool		written;
-	int			fd;
-
-	if (!data_file_identity(text, sizeof(text)))
-		return false;
-	fd = BasicOpenFile(IDENTITY_PATH ".new", O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
-	if (fd < 0)
-		return false;
-	written = write(fd, text, strlen(text)) == (ssize_t) strlen(text) && pg_fsync(fd) == 0;
-	if (close(fd) != 0)
-		written = false;
-	return written && durable_rename(IDENTITY_PATH ".new", IDENTITY_PATH, LOG) == 0;
-}
-
 /*
  * Put a store that must not be read out of the way.  Whoever has it open will
  * notice by the epoch.
@@ -187,6 +136,30 @@ close_store(void)
 	if (store.env != NULL && store.owner == MyProcPid)
 		mdb_env_close(store.env);
 	store = (Store) {0};
+}
+
+/* Are the files at the store's place those that we have open? */
+static bool
+files_are_the_same(const Store *opened)
+{
+	struct stat file;
+
+	return stat(DATA_PATH, &file) == 0 && file.st_dev == opened->data_file.st_dev &&
+		file.st_ino == opened->data_file.st_ino &&
+		stat(LOCK_PATH, &file) == 0 && file.st_dev == opened->lock_file.st_dev &&
+		file.st_ino == opened->lock_file.st_ino;
+}
+
+/* Have we got the store open, and is it still the store? */
+static bool
+is_open(void)
+{
+	if (store.env == NULL || store.owner != MyProcPid || store.epoch != instance_store_epoch())
+		return false;
+	if (files_are_the_same(&store))
+		return true;
+	lost_store = true;
+	return false;
 }
 
 /*
@@ -273,6 +246,12 @@ open_environment(bool *damaged)
 		return failed("could not open the store", error);
 	}
 
+	if (stat(DATA_PATH, &opening.data_file) != 0 || stat(LOCK_PATH, &opening.lock_file) != 0)
+	{
+		mdb_env_close(opening.env);
+		return failed("could not look at the store", errno);
+	}
+	instance_store_seen(true);
 	store = opening;
 	return STORE_OK;
 }
@@ -299,30 +278,36 @@ open_store(bool create)
 	struct stat file;
 	bool		damaged;
 
-	if (store.env != NULL && store.owner == MyProcPid && store.epoch == instance_store_epoch())
+	if (is_open())
 		return STORE_OK;
 	close_store();
 
 	/* nothing there, nothing to be found: the common case until a first vacuum stops */
-	if (!create && stat(DATA_PATH, &file) != 0 && errno == ENOENT)
-		return STORE_NOT_FOUND;
+	if (!data_file_exists())
+	{
+		lost_store |= instance_store_was_seen();
+		if (!create)
+			return STORE_NOT_FOUND;
+	}
 
 	LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
 
 	if (!make_directory())
 		result = STORE_FAILED;
 	else if (stat(DATA_PATH, &file) == 0 &&
-			 ((!is_own_data_file() && !set_aside("it is not the store of this data directory")) ||
+			 ((!data_file_is_own() && !set_aside("it is not the store of this data directory")) ||
 			  (instance_store_is_from_the_future() &&
 			   !set_aside("it was written by a later state of this cluster"))))
 		result = STORE_FAILED;
 	else
 	{
 		result = open_environment(&damaged);
-		if (damaged && set_aside(last_error))
+		if (damaged && set_aside("it is damaged"))
+		{
 			result = open_environment(&damaged);
-		found_damage = false;	/* dealt with */
-		if (result == STORE_OK && !is_own_data_file() && !write_identity())
+			dealt_with_damage = true;
+		}
+		if (result == STORE_OK && !data_file_is_own() && !data_file_write_identity())
 		{
 			close_store();
 			snprintf(last_error, sizeof(last_error), "could not write \"%s\"", IDENTITY_PATH);
@@ -369,6 +354,8 @@ perform(const Request *request)
 	HOLD_INTERRUPTS();
 	set_aside_reason[0] = '\0';
 	found_damage = false;
+	lost_store = false;
+	dealt_with_damage = false;
 	sigemptyset(&guard.sa_mask);
 	if (sigsetjmp(fault, 1) == 0)
 	{
@@ -387,7 +374,7 @@ perform(const Request *request)
 		result = STORE_FAILED;
 	}
 
-	if (faulty || found_damage)
+	if (faulty || (found_damage && !dealt_with_damage))
 	{
 		/* after a fault not to be closed: who knows what it holds */
 		if (faulty)
@@ -396,16 +383,28 @@ perform(const Request *request)
 			close_store();
 		if (!LWLockHeldByMe(instance_store_lock()))
 			LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
-		(void) set_aside("it is damaged");
+		result = set_aside("it is damaged") ? STORE_REPLACED : STORE_FAILED;
 		LWLockRelease(instance_store_lock());
 	}
 	RESUME_INTERRUPTS();
 
 	if (set_aside_reason[0] != '\0')
-		ereport(LOG,
+		ereport(faulty || found_damage ? WARNING : LOG,
 				(errmsg("pg_vacuum_resume set its store aside and begins a new one: %s",
 						set_aside_reason),
-				 errdetail("The old one was renamed to \"%s\".", SET_ASIDE_PATH)));
+				 errdetail("The old one was renamed to \"%s\". Interrupted vacuums have to start over.",
+						   SET_ASIDE_PATH),
+				 errhint("If this happens again, check the storage of the data directory.")));
+
+	/* what is gone may come back, with records of what has happened otherwise since */
+	if (lost_store)
+	{
+		ereport(LOG,
+				(errmsg("pg_vacuum_resume's store was removed or replaced while the server was running"),
+				 errdetail("No saved progress is trusted any more.")));
+		instance_store_seen(false);
+		(void) instance_distrust(!proc_exit_inprogress);
+	}
 	return result;
 }
 
@@ -682,6 +681,11 @@ write_change(const Request *request)
 	if (result == STORE_OK)
 	{
 		LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
+		if (!is_open())
+		{
+			LWLockRelease(instance_store_lock());
+			return STORE_REPLACED;
+		}
 		(void) instance_note();
 		error = begin(0, &txn);
 		if (error == 0)
@@ -710,6 +714,11 @@ remove_table(const Request *request)
 	if (result == STORE_OK)
 	{
 		LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
+		if (!is_open())
+		{
+			LWLockRelease(instance_store_lock());
+			return STORE_REPLACED;
+		}
 		error = begin(0, &txn);
 		if (error == 0)
 		{
@@ -774,13 +783,20 @@ list(const Request *request)
 	return result;
 }
 
+/* A store that was replaced by a new one has nothing to be found or removed. */
+static StoreResult
+none_if_replaced(StoreResult result)
+{
+	return result == STORE_REPLACED ? STORE_NOT_FOUND : result;
+}
+
 /*
  * Read a table's record.  Cheap when there is no store or no such record.
  */
 StoreResult
 store_find(const TableKey *key, CycleRecord *cycle)
 {
-	return perform(&(Request) {.verb = find, .key = key, .cycle = cycle});
+	return none_if_replaced(perform(&(Request) {.verb = find, .key = key, .cycle = cycle}));
 }
 
 /*
@@ -791,7 +807,7 @@ StoreResult
 store_load(const TableKey *key, StoredCycle *stored)
 {
 	memset(stored, 0, sizeof(*stored));
-	return perform(&(Request) {.verb = load, .key = key, .stored = stored});
+	return none_if_replaced(perform(&(Request) {.verb = load, .key = key, .stored = stored}));
 }
 
 /*
@@ -810,7 +826,7 @@ store_write(const StoreChange *change)
 StoreResult
 store_remove(const TableKey *key)
 {
-	StoreResult result = perform(&(Request) {.verb = remove_table, .key = key});
+	StoreResult result = none_if_replaced(perform(&(Request) {.verb = remove_table, .key = key}));
 
 	return result == STORE_NOT_FOUND ? STORE_OK : result;
 }
@@ -826,6 +842,7 @@ store_list(CycleRecord **cycles, int *ncycles)
 
 	*cycles = NULL;
 	*ncycles = 0;
-	result = perform(&(Request) {.verb = list, .cycles = cycles, .ncycles = ncycles});
+	result = none_if_replaced(perform(&(Request) {.verb = list, .cycles = cycles,
+							  .ncycles = ncycles}));
 	return result == STORE_NOT_FOUND ? STORE_OK : result;
 }

@@ -47,7 +47,7 @@ is_own_data_file(const char *directory)
 	if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_BTIME, &file) != 0)
 		return false;
 	snprintf(expected, sizeof(expected),
-			 "pg_vacuum_resume store, format %d\ninode: %llu\nborn: %lld.%09u\n",
+			 "pg_vacuum_resume store, format %d\ninode %llu born %lld.%09u\n",
 			 RECORD_FORMAT, (unsigned long long) file.stx_ino,
 			 (file.stx_mask & STATX_BTIME) ? (long long) file.stx_btime.tv_sec : 0,
 			 (file.stx_mask & STATX_BTIME) ? file.stx_btime.tv_nsec : 0);
