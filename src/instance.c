@@ -550,6 +550,7 @@ instance_store_replaced(void)
 	pg_atomic_fetch_add_u64(&shared->store_epoch, 1);
 	shared->store_is_from_the_future = false;
 	shared->noted_redo = InvalidXLogRecPtr; /* the note is of the old one */
+	shared->store_was_seen = false;
 }
 
 /* Say that the store has been opened, or that it is lost. */
