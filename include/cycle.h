@@ -15,6 +15,7 @@ extern bool cycle_take_up(VacuumRun *run);
 extern void cycle_load_pending(VacuumRun *run);
 extern void cycle_begin(VacuumRun *run);
 extern void cycle_enter(VacuumRun *run, CyclePhase phase);
+extern void cycle_begin_new_set(VacuumRun *run);
 extern void cycle_set_emptied(VacuumRun *run);
 extern void cycle_index_done(VacuumRun *run, int i);
 extern bool cycle_index_is_done(VacuumRun *run, int i);

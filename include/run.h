@@ -166,6 +166,7 @@ typedef struct VacuumRun
 	IndexWorkers *index_workers;	/* NULL if index passes are not parallel */
 	int			parallel_passes;	/* by the workers of this run */
 	IndexBulkDeleteResult **index_results;
+	IndexBulkDeleteResult **earlier_results;	/* of earlier runs of the cycle, or NULL */
 
 	/* what came of it */
 	RunCounters done;

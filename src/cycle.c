@@ -32,6 +32,8 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "access/xloginsert.h"
+#include "catalog/pg_control.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/lsyscache.h"
@@ -69,7 +71,12 @@ full_xid(TransactionId xid)
 	uint32		epoch = EpochFromFullTransactionId(next);
 
 	if (xid > XidFromFullTransactionId(next))
+	{
+		/* a cutoff of a young cluster lies before its first XID */
+		if (epoch == 0)
+			return FirstNormalTransactionId;
 		epoch--;
+	}
 	return ((uint64) epoch << 32) | xid;
 }
 
@@ -114,6 +121,8 @@ foreign_record(VacuumRun *run, const CycleRecord *record)
 		return "it is of another cluster";
 	if (record->identity.timeline != identity.timeline)
 		return "it is of another timeline";
+	if (record->saved_lsn > GetXLogInsertRecPtr())
+		return "it was written by a later state of this cluster";
 	if (record->identity.tablespace != identity.tablespace ||
 		record->identity.file_number != identity.file_number)
 		return "the table has been rewritten";
@@ -230,7 +239,6 @@ cycle_take_up(VacuumRun *run)
 	cycle->record = *base;
 	cycle->store_epoch = instance_store_epoch();
 	cycle->set_number = base->set_number;
-	cycle->pending_lost = base->pending_lost != 0;
 
 	/* a table cannot have shrunk under an id that we vouch for, but under another */
 	run->first_block = Min(base->next_block, run->rel_blocks);
@@ -313,6 +321,7 @@ take_over_indexes(VacuumRun *run, const StoredCycle *stored)
 			if (!record->has_result)
 				continue;
 			result = palloc0(sizeof(IndexBulkDeleteResult));
+			run->earlier_results[i] = result;
 			result->num_pages = record->num_pages;
 			result->estimated_count = record->estimated_count != 0;
 			result->num_index_tuples = record->num_index_tuples;
@@ -320,7 +329,6 @@ take_over_indexes(VacuumRun *run, const StoredCycle *stored)
 			result->pages_newly_deleted = record->pages_newly_deleted;
 			result->pages_deleted = record->pages_deleted;
 			result->pages_free = record->pages_free;
-			run->index_results[i] = result;
 		}
 	}
 }
@@ -337,6 +345,23 @@ count_set_pages(const DeadTids *dead)
 }
 
 /*
+ * The set of dead TIDs is no longer the one that indexes may be done with, and
+ * that the store has a list of: it is another set (R11), with all of its list to
+ * be written.
+ */
+void
+cycle_begin_new_set(VacuumRun *run)
+{
+	CycleState *cycle = &run->cycle;
+
+	cycle->set_number++;
+	cycle->rewrite_chunks = true;
+	cycle->drop_indexes = true;
+	for (int i = 0; i < run->nindexes; i++)
+		cycle->indexes[i] = (IndexRecord) {0};
+}
+
+/*
  * Load the pending TIDs and finished indexes of the cycle that the run
  * continues, as far as they can be trusted, and make the record say that a run
  * is under way.  The run's set must have room for all of them.
@@ -348,16 +373,19 @@ cycle_load_pending(VacuumRun *run)
 	TableKey	key = cycle_key(run->rel);
 	StoredCycle stored;
 	DeadTids	loaded;
+	bool		complete;
 	bool		vouched = instance_vouches_for(&cycle->base);
 
 	cycle->indexes = palloc0(run->nindexes * sizeof(IndexRecord));
 	if (!cycle->resumed)
 		return;
 
-	if (store_load(&key, &stored) != STORE_OK)
+	complete = store_load(&key, &stored) == STORE_OK && !cycle->base.pending_lost;
+	if (!complete)
 	{
 		/* position and carry are sound; the pages with pending TIDs are in the head */
-		warn_once(run, "could not read the saved list of pending row pointers");
+		if (!cycle->base.pending_lost)
+			warn_once(run, "could not read the saved list of pending row pointers of the vacuum");
 		stored.ntids = 0;
 		stored.nindexes = 0;
 	}
@@ -394,17 +422,12 @@ cycle_load_pending(VacuumRun *run)
 	cycle->set_pages = count_set_pages(&run->dead);
 	run->scan.complete_tids = run->dead.count;
 
-	/*
-	 * The list in the store is still right to add to if we have taken all of it;
-	 * in reaping nothing is added, and what is done is told by the position.
-	 */
+	/* the list in the store is right to add to if we have taken just that */
 	cycle->chunks = cycle->base.chunks;
 	cycle->chunked_tids = cycle->base.pending_tids;
 	cycle->saved_tids = run->dead.count;
-	cycle->rewrite_chunks = !vouched || run->dead.count != cycle->base.pending_tids;
-	cycle->drop_indexes = !vouched;
-	if (!vouched)
-		cycle->set_number++;	/* makes every index of the old set unfinished */
+	if (!vouched || !complete || run->dead.count != cycle->base.pending_tids)
+		cycle_begin_new_set(run);
 
 	if (stored.tids != NULL)
 		pfree(stored.tids);
@@ -478,6 +501,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.runs = cycle->base.runs + 1;
 	record.interruptions = cycle->base.interruptions +
 		(cycle->resumed && cycle->base.stop == CYCLE_RUNNING) + (stop != CYCLE_RUNNING);
+	record.saved_lsn = GetXLogInsertRecPtr();
 	record.last_saved = GetCurrentTimestamp();
 	record.cycle_started = cycle->resumed ? cycle->base.cycle_started :
 		record.last_saved - elapsed_ms(cycle->started) * 1000;
@@ -486,7 +510,26 @@ describe(VacuumRun *run, CycleStop stop)
 	return record;
 }
 
-/* R1: have all WAL on disk that the state rests on. */
+/* Does the state say of any index that it is done with the set? */
+static bool
+rests_on_indexes(VacuumRun *run)
+{
+	if (run->cycle.phase == CYCLE_REAPING)
+		return true;
+	for (int i = 0; i < run->nindexes; i++)
+		if (cycle_index_is_done(run, i))
+			return true;
+	return false;
+}
+
+/*
+ * R1: have all WAL on disk that the state rests on.
+ *
+ * That an index is done rests on more than what we have written and on more
+ * pages than we have looked at the LSNs of: where another backend had removed an
+ * entry before we came there, on its WAL.  A record of our own that does nothing
+ * is behind all of that.
+ */
 static void
 flush_wal(VacuumRun *run)
 {
@@ -497,6 +540,17 @@ flush_wal(VacuumRun *run)
 		lsn = InvalidXLogRecPtr;
 	if (XactLastRecEnd > lsn)
 		lsn = XactLastRecEnd;
+
+	/* nor can a page that is damaged make us wait for WAL that is not there yet */
+	if ((RelationNeedsWAL(run->rel) && rests_on_indexes(run)) || lsn > GetXLogInsertRecPtr())
+	{
+		char		nothing = 0;
+
+		XLogResetInsertion();	/* an error may have left a record half made */
+		XLogBeginInsert();
+		XLogRegisterData(&nothing, sizeof(nothing));
+		lsn = XLogInsert(RM_XLOG_ID, XLOG_NOOP);
+	}
 	if (!XLogRecPtrIsInvalid(lsn))
 		XLogFlush(lsn);
 }
@@ -833,7 +887,7 @@ void
 cycle_distrust_pending(VacuumRun *run)
 {
 	run->dead.count = 0;
-	run->cycle.rewrite_chunks = true;
+	cycle_begin_new_set(run);
 	run->cycle.phase = CYCLE_SCANNING;
 	run->scan.complete_tids = 0;
 }

@@ -34,6 +34,7 @@ indexes_open(VacuumRun *run)
 	vac_open_indexes(run->rel, RowExclusiveLock, &run->nindexes, &run->indexes);
 
 	run->index_results = palloc0(run->nindexes * sizeof(IndexBulkDeleteResult *));
+	run->earlier_results = palloc0(run->nindexes * sizeof(IndexBulkDeleteResult *));
 	run->index_names = palloc(run->nindexes * sizeof(char *));
 	for (int i = 0; i < run->nindexes; i++)
 		run->index_names[i] = pstrdup(RelationGetRelationName(run->indexes[i]));
@@ -103,6 +104,26 @@ is_dead_tid(ItemPointer tid, void *state)
 							 ItemPointerGetOffsetNumberNoCheck(tid));
 }
 
+/*
+ * An earlier run's result is not given to an access method for another bulk
+ * deletion: some take its being there for a sign that this vacuum has been here
+ * before (GIN of some minors has emptied its pending list then).  What it counted
+ * is added afterwards.
+ */
+static void
+add_earlier_result(VacuumRun *run, int i)
+{
+	IndexBulkDeleteResult *result = run->index_results[i];
+	const IndexBulkDeleteResult *earlier = run->earlier_results[i];
+
+	if (result != NULL && earlier != NULL)
+	{
+		result->tuples_removed += earlier->tuples_removed;
+		result->pages_newly_deleted += earlier->pages_newly_deleted;
+	}
+	run->earlier_results[i] = NULL;
+}
+
 /* Remove the dead TIDs from one index. */
 static void
 vacuum_index(VacuumRun *run, int i)
@@ -117,6 +138,7 @@ vacuum_index(VacuumRun *run, int i)
 	run->index_results[i] = index_bulk_delete(&info, run->index_results[i],
 											  is_dead_tid, &run->dead);
 	run->done.index_scans++;
+	add_earlier_result(run, i);
 	ereport(info.message_level,
 			(errmsg("scanned index \"%s\" to remove %lld row versions",
 					run->index_names[i], (long long) run->dead.count)));
@@ -220,6 +242,8 @@ clean_up_index(VacuumRun *run, int i, bool estimated)
 
 	server_init_index_info(&info, run->indexes[i], run->rel, run->new_rel_tuples, estimated,
 						   run->strategy);
+	if (run->index_results[i] == NULL)
+		run->index_results[i] = run->earlier_results[i];
 	run->index_results[i] = vac_cleanup_one_index(&info, run->index_results[i]);
 
 	run->position = previous;
@@ -235,7 +259,7 @@ workers_know_most(VacuumRun *run)
 	bool		know_something = false;
 
 	for (int i = 0; i < run->nindexes; i++)
-		know_something |= run->index_results[i] != NULL;
+		know_something |= run->index_results[i] != NULL || run->earlier_results[i] != NULL;
 	return run->parallel_passes > 0 || !know_something;
 }
 

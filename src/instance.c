@@ -20,6 +20,8 @@
  *	  of 15: a crash recovery ends with CHECKPOINT_END_OF_RECOVERY, waited for),
  *	  and so would have moved the redo location.
  *	- After the crash of a backend the postmaster still knows the id.
+ *	- A server that recovers from a backup, or follows another one, proves nothing,
+ *	  whatever its files say; its store is set aside unread.
  *
  * In every other case (a server without the library ran, a backup was restored,
  * pg_rewind, pg_resetwal, promotion) they do not match, and a new id is drawn.
@@ -305,6 +307,24 @@ is_from_the_future(const Note *note, const ControlFileData *control)
 	return note->lsn > (note->shut_down ? control->checkPoint : control->checkPointCopy.redo);
 }
 
+/*
+ * Is the server about to recover from a backup, or to follow another one?  What
+ * proves that nothing happened meanwhile may be in that backup, while the WAL to
+ * be replayed tells what did; and its copy of the store may be torn, even if it
+ * was copied over the old file and so has the old inode.
+ */
+static bool
+is_restored(void)
+{
+	static const char *const signs[] = {"backup_label", "recovery.signal", "standby.signal"};
+	struct stat file;
+
+	for (int i = 0; i < lengthof(signs); i++)
+		if (stat(signs[i], &file) == 0 || errno != ENOENT)
+			return true;
+	return false;
+}
+
 static void
 draw_random(void *bytes, size_t nbytes)
 {
@@ -327,7 +347,9 @@ choose_id(void)
 	bool		keep = false;
 	bool		after_clean_stop = false;
 
-	if (noted && have_own_id)
+	if (!have_own_id && is_restored())
+		shared->store_is_from_the_future = true;
+	else if (noted && have_own_id)
 		keep = memcmp(note.id, own_id, INSTANCE_ID_BYTES) == 0;
 	else if (noted && read_control(&control))
 	{

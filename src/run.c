@@ -369,8 +369,12 @@ cover_table(VacuumRun *run)
 	StepResult	result = STEP_DONE;
 
 	cycle_begin(run);
-	if (!run->vacuum_indexes)
+	if (!run->vacuum_indexes && run->cycle.phase != CYCLE_SCANNING)
+	{
+		/* what was begun will not be completed; the set grows and is dropped in the end */
 		run->cycle.phase = CYCLE_SCANNING;
+		cycle_begin_new_set(run);
+	}
 	if (run->cycle.phase != CYCLE_SCANNING)
 		result = remove_dead_tids(run);
 
