@@ -1,0 +1,250 @@
+=pod
+
+=head1 NAME
+
+Trouble - interrupted vacuums whose store is about to have a bad day
+
+=head1 SYNOPSIS
+
+  use Trouble;
+
+  my $node = resume_node('trouble');
+  make_table($node, 't', %small);
+  stop_at($node, 't', 'vacuuming indexes', 1);
+  unlink store($node, 'lock.mdb');
+  my $rest = careful_vacuum($node, 't');
+  is($rest->{warnings}, 0, 'no warning');
+  reuse_rows($node, 't');
+
+=head1 DESCRIPTION
+
+A vacuum is interrupted here by its own MAX_DURATION, while each page costs it more
+time than it has: so it ends where it looks at the clock, after 32 pages or one
+index.  A few such slices bring it to any place, always the same.
+
+=cut
+
+package Trouble;
+
+use strict;
+use warnings;
+
+use Exporter 'import';
+use Oracle;
+use Pass;
+use PostgreSQL::Test::Utils;
+use Resume;
+use Test::More;
+
+our @EXPORT = qw(
+  %small @everywhere store slice late_slice stop_at careful_vacuum count_warnings
+  has_no_dead_rows reuse_rows works_again
+);
+
+# A table that takes two slices to scan; each page has six or seven dead rows.
+our %small = (pages => 48, dead => 'k % 3 = 0');
+
+# Where stop_at can leave a vacuum
+our @everywhere = (
+	[ 'scanning heap' ],
+	[ 'vacuuming indexes', 1 ],
+	[ 'vacuuming heap' ]);
+
+=pod
+
+=head1 FUNCTIONS
+
+=over
+
+=item store($node, $file)
+
+Path of the store's directory, or of a file in it.
+
+=cut
+
+sub store
+{
+	my ($node, $file) = @_;
+	return join '/', $node->data_dir, 'pg_vacuum_resume', $file // ();
+}
+
+=pod
+
+=item slice($node, $table, options => $list, set => [ ... ])
+
+Vacuum until the clock is looked at for the first time.  Returns the report as
+C<vacuum> of Resume.pm does.
+
+=cut
+
+sub slice
+{
+	my ($node, $table, %opt) = @_;
+	my $options = join ', ', 'MAX_DURATION 1', $opt{options} // ();
+
+	return vacuum($node, $table, options => $options,
+		set => [ $Resume::slowly, @{ $opt{set} // [] } ]);
+}
+
+=pod
+
+=item late_slice($node, $table)
+
+A slice behind the scan: there is enough time to load what is pending, as reading is
+free, but not to change more than a few pages.
+
+=cut
+
+sub late_slice
+{
+	my ($node, $table) = @_;
+
+	# only a change of a clean page counts
+	$node->safe_psql('postgres', 'CHECKPOINT');
+	return vacuum($node, $table, options => 'MAX_DURATION 30',
+		set => [ 'vacuum_cost_page_hit = 0', 'vacuum_cost_page_miss = 0',
+			'vacuum_cost_page_dirty = 1', 'vacuum_cost_delay = 10' ]);
+}
+
+=pod
+
+=item stop_at($node, $table, $phase, $indexes_done)
+
+Slices, until the table's record is in this phase, with so many finished indexes if
+that is given.  Returns the record.
+
+=cut
+
+sub stop_at
+{
+	my ($node, $table, $phase, $indexes_done) = @_;
+	my $record;
+
+	for (1 .. 20)
+	{
+		$record && $record->{next_block} == $record->{rel_blocks}
+		  ? late_slice($node, $table) : slice($node, $table);
+		$record = record($node, $table) or last;
+		return $record
+		  if $record->{phase} eq $phase
+		  && (!defined $indexes_done || $record->{indexes_done} == $indexes_done);
+	}
+	die "vacuum of $table did not stop at $phase";
+}
+
+=pod
+
+=item careful_vacuum($node, $table, options => $list, set => [ ... ])
+
+A vacuum as C<vacuum> of Resume.pm, but of the table without its TOAST table.  The
+report has besides: warnings, the number of WARNINGs that it gave; and hints, those
+with a hint.
+
+=cut
+
+sub careful_vacuum
+{
+	my ($node, $table, %opt) = @_;
+	my $options = join ', ', 'PROCESS_TOAST off', $opt{options} // ();
+	my $log = log_end($node);
+	my $report = vacuum($node, $table, %opt, options => $options);
+
+	@{$report}{qw(warnings hints)} = count_warnings(log_since($node, $log));
+	return $report;
+}
+
+=pod
+
+=item count_warnings($text)
+
+Number of WARNINGs in a log, and of those with a hint.
+
+=cut
+
+sub count_warnings
+{
+	my ($log) = @_;
+	my @warnings = $log =~ /WARNING:  (.*(?:\n\t.*|\n.* (?:DETAIL|HINT):  .*)*)/g;
+
+	note("WARNING: $_") foreach @warnings;
+	return (scalar @warnings, scalar grep { /HINT:  / } @warnings);
+}
+
+=pod
+
+=item has_no_dead_rows($node, $table)
+
+Test that the last vacuum left no dead row.
+
+=cut
+
+sub has_no_dead_rows
+{
+	my ($node, $table) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return is(
+		$node->safe_psql('postgres', "SELECT dead_tuple_count FROM pgstattuple('$table')"),
+		0, "  and no dead row is left in $table");
+}
+
+=pod
+
+=item reuse_rows($node, $table)
+
+Put new rows where dead ones were removed, and let some of them die in turn: what
+an old record knows of the table has become dangerous.
+
+=cut
+
+sub reuse_rows
+{
+	my ($node, $table) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $reused = $node->safe_psql(
+		'postgres', qq{
+		INSERT INTO $table SELECT 1000000 + i, 1000000 + i, repeat('y', 364)
+			FROM generate_series(1, $small{pages} * 5) AS i;
+		DELETE FROM $table WHERE k >= 1000000 AND k % 4 = 0;
+		SELECT count(*) FROM $table WHERE k >= 1000000
+			AND ctid < '($small{pages},0)' AND (ctid::text::point)[1] < $rows_per_page});
+
+	cmp_ok($reused, '>', $small{pages} * 3, 'new rows have taken the place of removed ones');
+	return;
+}
+
+=pod
+
+=item works_again($node, $table)
+
+Test that the store is in order again: a vacuum that is interrupted now goes on
+where it was, and leaves the table sound.
+
+=cut
+
+sub works_again
+{
+	my ($node, $table) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$node->safe_psql('postgres', "UPDATE $table SET v = v + 1 WHERE k % 5 = 1");
+	my $first = slice($node, $table);
+	my $record = record($node, $table);
+	my $rest = careful_vacuum($node, $table);
+
+	is(join(' ', map { $_ // 'none' } @{$rest}{qw(run from verified warnings)}),
+		join(' ', 2, $record->{next_block} // 'nowhere', 0, 0),
+		'the next vacuum is saved, and goes on without any warning');
+	is(record($node, $table), undef, '  to its end');
+	has_no_dead_rows($node, $table);
+	Oracle::table_ok($node, 'postgres', $table);
+	return;
+}
+
+=pod
+
+=back
+
+=cut
+
+1;
