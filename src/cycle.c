@@ -496,7 +496,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.reap_until_block = cycle->reap_until;
 	record.indexes = run->nindexes;
 	for (int i = 0; i < run->nindexes; i++)
-		record.indexes_done += cycle_index_is_done(run, i);
+		record.indexes_done += cycle->phase == CYCLE_REAPING || cycle_index_is_done(run, i);
 	record.counters = sum_counters(run);
 	record.runs = cycle->base.runs + 1;
 	record.interruptions = cycle->base.interruptions +

@@ -107,8 +107,8 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 		const char *stop = cycle_stop_name(record->stop);
 		BlockNumber ahead = 0,
 					behind = 0;
-		Datum		values[22];
-		bool		nulls[22] = {0};
+		Datum		values[23];
+		bool		nulls[23] = {0};
 		int			n = 0;
 
 		values[n++] = ObjectIdGetDatum(record->key.database);
@@ -122,6 +122,7 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 		values[n++] = Int64GetDatum(ahead);
 		values[n++] = Int64GetDatum(behind);
 		values[n++] = Int64GetDatum(record->pending_tids);
+		values[n++] = Int64GetDatum(record->phase == CYCLE_REAPING ? record->reap_next_block : 0);
 		values[n++] = Int32GetDatum(record->indexes_done);
 		values[n++] = Int32GetDatum(record->indexes);
 		values[n++] = Int64GetDatum(record->counters.scanned_pages);
