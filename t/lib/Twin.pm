@@ -53,7 +53,8 @@ records of different indexes in no fixed order, so there they are sorted.
 
 =item text
 
-What VACUUM VERBOSE says, with its warnings.  Masked: rates, I/O timings, system
+What VACUUM VERBOSE says, with its warnings (and, where a test asks for them,
+its debug messages, less the line of our own).  Masked: rates, I/O timings, system
 usage, and the number of a session's temporary schema.  Buffer hits, misses and
 dirtied pages are compared exactly, as are WAL records, full page images and
 bytes.  Of a parallel vacuum the buffer usage is masked: each worker that gets an
@@ -146,8 +147,8 @@ jit = off
 EOC
 	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION pageinspect');
 	Oracle::prepare($node, 'postgres');
+	$node->safe_psql('postgres', 'CREATE EXTENSION pageinspect');
 
 	return bless {
 		name => $name,
@@ -933,6 +934,7 @@ sub plain_text
 	my ($text, %params) = @_;
 
 	$text =~ s/^psql:[^:]*:\d+: //mg;
+	$text =~ s/^DEBUG:  vacuuming table ".*" with pg_vacuum_resume\n//mg;
 	$text =~ s/^(avg read rate:).*$/$1 (masked)/mg;
 	$text =~ s/^(I\/O timings:).*$/$1 (masked)/mg;
 	$text =~ s/(system usage:|CPU:).*$/$1 (masked)/mg;
