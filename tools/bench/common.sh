@@ -29,6 +29,12 @@ bgwriter_lru_maxpages = 0
 autovacuum = off
 "
 
+# Prints the comment that the script begins with.
+print_usage()
+{
+	awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$0"
+}
+
 set_up_bench()
 {
 	install_missing_packages
