@@ -1,7 +1,8 @@
 
-# The comparison that all other twin tests rest on, put to the test itself: with
+# What other tests rest on, put to the test itself.  The comparison of twins: with
 # the server's own code on both sides it finds nothing where both did the same,
-# and each kind of difference where they did not.
+# and each kind of difference where they did not.  The oracle: it finds nothing
+# wrong with a sound table, and each kind of damage that a vacuum could do.
 
 use strict;
 use warnings;
@@ -93,6 +94,86 @@ is("@failed", 'nothing: there is something to compare', 'to compare nothing is a
 # Two servers
 
 my $twin = Twin->new('selfcheck', stock => 1);
+
+# Before they are two: tables that something is wrong with.
+
+my $sound = q{
+	CREATE TABLE TABLE (a int, b text, c text);
+	INSERT INTO TABLE SELECT i, i % 100, repeat('x', 50) FROM generate_series(1, 2000) AS i;
+	CREATE INDEX TABLE_a ON TABLE (a DESC);
+	CREATE INDEX TABLE_b ON TABLE (b COLLATE "C", a) WHERE a > 0;
+	CREATE INDEX TABLE_c ON TABLE (lower(b) text_pattern_ops, a);
+	CREATE INDEX TABLE_d ON TABLE (a DESC);
+	VACUUM TABLE;
+};
+
+sub complaints
+{
+	my ($table, $damage) = @_;
+
+	$twin->build($sound =~ s/\bTABLE(?=\b|_)/$table/gr =~ s/CREATE $table/CREATE TABLE/r);
+	my ($ok, @before) = Oracle::check_table($twin->{stock}, 'postgres', $table);
+	ok($ok, "the oracle finds nothing wrong with $table yet") or diag("@before");
+
+	$damage->($table);
+	my (undef, @after) = Oracle::check_table($twin->{stock}, 'postgres', $table);
+	return join("\n", @after);
+}
+
+# An index is passed over while rows are removed: it keeps its entries.
+my $reap_without_index = sub {
+	my ($table) = @_;
+	$twin->build(qq{
+		UPDATE pg_index SET indisready = false, indisvalid = false WHERE indexrelid = '${table}_a'::regclass;
+		DELETE FROM $table WHERE a <= 500;
+		VACUUM $table;
+		UPDATE pg_index SET indisready = true, indisvalid = true WHERE indexrelid = '${table}_a'::regclass;
+	});
+};
+my $complaints = complaints('stale', $reap_without_index);
+like($complaints, qr/index stale_a has an entry for \(0,1\), which is unused/, 'entries for unused line pointers');
+unlike($complaints, qr/^index scan/m, '... which an index scan does not see yet');
+
+$complaints = complaints('reused', sub {
+	my ($table) = @_;
+	$reap_without_index->($table);
+	$twin->build("INSERT INTO $table SELECT i, 'new', repeat('y', 50) FROM generate_series(3001, 3300) AS i");
+});
+like($complaints, qr/^index scan of reused_a sees/m, 'entries for reused line pointers: index scan');
+like($complaints, qr/^index-only scan of reused_a sees/m, 'entries for reused line pointers: index-only scan');
+
+$complaints = complaints('missing', sub {
+	my ($table) = @_;
+	$twin->build(qq{
+		UPDATE pg_index SET indisready = false WHERE indexrelid = '${table}_c'::regclass;
+		INSERT INTO $table VALUES (5000, 'z', 'z');
+		UPDATE pg_index SET indisready = true WHERE indexrelid = '${table}_c'::regclass;
+	});
+});
+like($complaints, qr/heap tuple .* from table "missing" lacks matching index tuple within index "missing_c"/,
+	'a row that an index lacks: amcheck');
+like($complaints, qr/^index scan of missing_c sees/m, 'a row that an index lacks: index scan');
+
+# Two bits for each page, all visible and all frozen, after the page header
+$complaints = complaints('too_visible', sub {
+	my ($table) = @_;
+	$twin->build("DELETE FROM $table WHERE a <= 500");
+	$twin->edit_file($table, 'vm', sub { substr($_[0], 24, 1) = "\xff"; $_[0] });
+});
+like($complaints, qr/pg_check_visible\(too_visible\): \("\(0,1\)"\)/, 'a dead row on an all-visible page');
+like($complaints, qr/pg_check_frozen\(too_visible\): /, 'rows on an all-frozen page that are not frozen');
+like($complaints, qr/^index-only scan of too_visible_a sees/m, 'a dead row on an all-visible page: index-only scan');
+
+$complaints = complaints('too_old', sub {
+	my ($table) = @_;
+	$twin->build("UPDATE pg_class SET relfrozenxid = pg_current_xact_id()::xid WHERE oid = '$table'::regclass");
+});
+like($complaints, qr/verify_heapam\(too_old\): .*precedes relation freeze threshold/, 'rows older than relfrozenxid');
+
+is((Oracle::check_table($twin->{stock}, 'postgres', 'pg_class'))[0], 1, 'nothing is wrong with a catalog');
+
+# Now the twins.
+
 foreach my $table (@tables)
 {
 	$twin->build(qq{

@@ -76,7 +76,7 @@ table_of("setting_$_->[0]") foreach @settings;
 # Other ways to say it
 table_of($_)
   foreach
-  qw(old_syntax old_freeze several_1 several_2 silent rewritten locked unlocked in_block others again columns dead_again);
+  qw(old_syntax old_freeze several_1 several_2 silent rewritten locked unlocked in_block others again columns dead_again talkative);
 $twin->build(q{
 	CREATE VIEW a_view AS SELECT 1;
 	CREATE SEQUENCE a_sequence;
@@ -121,6 +121,11 @@ foreach my $time ('first', 'second', 'third')
 		premise => $time eq 'first' ? qr/index scans: 1/ : qr/\A(?!.*index scans: 1)/s);
 	$twin->sql('INSERT INTO again VALUES (9999)') if $time eq 'second';
 }
+
+# Debug messages are the server's, too.
+$twin->vacuum('debug messages', table => 'talkative', set => ['client_min_messages = debug2'],
+	premise => [ qr/DEBUG:  scanned index "talkative_pkey" to remove \d+ row versions/, qr/DEBUG:  table "talkative": removed \d+ dead/ ]);
+$twin->vacuum('debug messages of nothing to do', table => 'talkative', set => ['client_min_messages = debug2']);
 
 # Without VERBOSE it says nothing, and does the same.
 $twin->same_answers('not VERBOSE', 'VACUUM silent');

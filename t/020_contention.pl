@@ -180,6 +180,54 @@ is($node->safe_psql('postgres', "SELECT pg_relation_size('tail') / 8192, reltupl
 	"$before|1000", '  but has done everything else');
 $holder->quit;
 
+# 45 full pages, of which all but the first four lose their rows
+sub make_late
+{
+	$node->safe_psql(
+		'postgres', q{
+		DROP TABLE IF EXISTS late;
+		CREATE TABLE late (id int);
+		INSERT INTO late SELECT generate_series(1, 45 * 226);
+		CREATE INDEX late_id ON late (id);
+		DELETE FROM late WHERE id > 4 * 226;});
+	is($node->safe_psql('postgres', "SELECT pg_relation_size('late') / 8192"), '45', 'table of 45 pages');
+	return;
+}
+
+# A row that comes into the tail after the scan, while vacuum is trying for its
+# lock, stays
+make_late();
+$holder = $node->background_psql('postgres');
+$holder->query_safe('BEGIN; LOCK TABLE late IN ACCESS SHARE MODE');
+$vacuum = start_sql($node, 'VACUUM (VERBOSE) late');
+wait_for_phase($node, 'late', 'truncating heap');
+my $block = $holder->query_safe(
+	'INSERT INTO late VALUES (0) RETURNING (ctid::text::point)[0]');
+cmp_ok($block, '>=', 4, 'a row comes into the empty tail');
+$holder->query_safe('COMMIT');
+$holder->quit;
+($rc, $verbose) = finish_sql($vacuum);
+$block++;
+like($verbose, qr/INFO:  table "late": truncated 45 to $block pages/, '  vacuum truncates behind it');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM late'), 4 * 226 + 1, '  and it is there');
+Oracle::table_ok($node, 'postgres', 'late');
+
+# A table that grows while it is scanned is not truncated, though the tail that
+# vacuum knows is empty: nobody knew yet that it had room
+make_late();
+$holder = hold_heap_page($node, 'SELECT id FROM late');
+$vacuum = start_sql($node, 'VACUUM (FREEZE, VERBOSE) late');
+wait_for_pin_wait($node, 'late', 'scanning heap');
+$block = $node->safe_psql('postgres',
+	'INSERT INTO late VALUES (0) RETURNING (ctid::text::point)[0]');
+is($block, '45', 'a row comes behind the tail');
+$holder->quit;
+($rc, $verbose) = finish_sql($vacuum);
+like($verbose, qr/pages: 0 removed, 45 remain/, '  vacuum does not truncate');
+is($node->safe_psql('postgres', "SELECT count(*), pg_relation_size('late') / 8192 FROM late"),
+	'905|46', '  and it is there');
+Oracle::table_ok($node, 'postgres', 'late');
+
 # A tail of 50,000 pages, as a crash in the middle of a bulk load leaves it.
 # Sessions that want the table all the time: when vacuum has its lock, they
 # queue up for theirs, vacuum notices, truncates as far as it has looked,

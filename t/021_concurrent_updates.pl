@@ -226,9 +226,18 @@ $node->poll_query_until('postgres',
   or die 'others are still there';
 
 # With nobody else there
-$node->safe_psql('postgres', 'VACUUM accounts');
-is($node->safe_psql('postgres', "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = 'accounts'"),
-	'0', 'a last vacuum leaves nothing behind');
+$node->safe_psql('postgres',
+	'VACUUM (INDEX_CLEANUP on) accounts; CREATE EXTENSION pageinspect;');
+is( $node->safe_psql(
+		'postgres', q{
+		SELECT n_dead_tup,
+			(SELECT count(*)
+				FROM generate_series(0, pg_relation_size('accounts') / 8192 - 1) block,
+					heap_page_items(get_raw_page('accounts', block))
+				WHERE lp_flags = 3)
+		FROM pg_stat_user_tables WHERE relname = 'accounts'}),
+	'0|0',
+	'a last vacuum leaves no dead row and no dead item behind');
 is($node->safe_psql('postgres',
 		"SELECT sum(money), count(*) FILTER (WHERE id < 1000000) FROM accounts"),
 	"$sum|@{[ ACCOUNTS ]}", 'all money and all accounts are there');

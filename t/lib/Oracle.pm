@@ -22,12 +22,18 @@ A table is judged by
 =item *
 
 amcheck: verify_heapam of the table and its TOAST table, and
-bt_index_check(heapallindexed => true) of every b-tree of both (a deferrable or
-unfinished index is passed over if it is not valid);
+bt_index_check(heapallindexed => true) of every b-tree of both (those that are not
+valid are passed over);
 
 =item *
 
 pg_visibility: pg_check_frozen and pg_check_visible, of both;
+
+=item *
+
+pageinspect: no b-tree of either has an entry for a line pointer that is unused.
+Such an entry does no harm to an index scan, and amcheck does not notice it, until
+the line pointer is used again;
 
 =item *
 
@@ -73,7 +79,8 @@ EOQ
 
 =item Oracle::prepare($node, $db)
 
-Make the extensions that are needed.
+Make the extensions that are needed.  (pageinspect is made by the first check, which
+therefore has to be one on the primary.)
 
 =cut
 
@@ -103,6 +110,10 @@ sub check_table
 	my $relation = literal($table) . '::regclass';
 	my @complaints;
 
+	# Many tests make this extension themselves, after prepare().
+	$node->psql($db, 'SET client_min_messages = error; CREATE EXTENSION IF NOT EXISTS pageinspect')
+	  if (lines($node, $db, 'SELECT pg_is_in_recovery()'))[0] eq 'f';
+
 	# The table, its TOAST table, and the b-trees of each
 	my (@heaps, %btrees, %readable);
 	foreach my $row (lines($node, $db, <<"EOQ"))
@@ -125,7 +136,7 @@ EOQ
 
 	# Each check prints its complaints, and then one line that says that it took
 	# place.
-	my $script = '';
+	my $script = "SET client_min_messages = warning;\n";
 	my $expected = 0;
 
 	foreach my $heap (@heaps)
@@ -146,7 +157,8 @@ EOQ
 		{
 			$script .= "SELECT CASE WHEN bt_index_check(" . literal($index) . ", heapallindexed => true) IS NULL"
 			  . " THEN 'bt_index_check returned NULL' ELSE 'checked' END;\n";
-			$expected++;
+			$script .= unused_but_indexed($heap, $index) . "SELECT 'checked';\n";
+			$expected += 2;
 		}
 	}
 	# A materialized view without data cannot be read.
@@ -215,6 +227,30 @@ sub same_rows
 	return;
 }
 
+# SQL that complains about the b-tree's entries for line pointers that are unused
+# or not there.  (The first item of a leaf page is no entry, but its upper bound,
+# unless it is the rightmost one.)
+sub unused_but_indexed
+{
+	my ($heap, $index) = map { literal($_) } @_;
+
+	return <<"EOQ";
+WITH used AS (
+	SELECT format('(%s,%s)', block, lp)::tid AS tid
+	FROM generate_series(0, pg_relation_size($heap) / current_setting('block_size')::int - 1) AS block,
+		heap_page_items(get_raw_page($heap, block::int))
+	WHERE lp_flags <> 0),
+entries AS (
+	SELECT unnest(coalesce(i.tids, ARRAY[i.htid])) AS tid
+	FROM generate_series(1, pg_relation_size($index) / current_setting('block_size')::int - 1) AS block,
+		bt_page_stats($index, block::int) AS s,
+		bt_page_items($index, block::int) AS i
+	WHERE s.type = 'l' AND i.itemoffset > (s.btpo_next <> 0)::int)
+SELECT format('index %s has an entry for %s, which is unused', $index, tid)
+FROM entries WHERE NOT EXISTS (SELECT FROM used WHERE used.tid = entries.tid);
+EOQ
+}
+
 # Complaints if a sequential scan of a table and scans of these b-trees disagree.
 sub scans_differ
 {
@@ -276,9 +312,11 @@ EOQ
 		my $from = "FROM $only$predicates{$index}";
 		my $hash = "count(*), sum(hashtextextended(ROW(k.*)::text, 0))";
 
+		# The index-only scan comes first: the other one marks entries whose rows it
+		# found dead, so that no later scan follows them.
 		foreach my $scan (
-			[ 'index scan', $index_scan, "ctid, $keys" ],
-			[ 'index-only scan', $index_only_scan, $keys ])
+			[ 'index-only scan', $index_only_scan, $keys ],
+			[ 'index scan', $index_scan, "ctid, $keys" ])
 		{
 			my ($name, $settings, $columns) = @$scan;
 			my $unsorted = "SELECT $hash FROM (SELECT $columns $from) AS k";

@@ -53,7 +53,8 @@ records of different indexes in no fixed order, so there they are sorted.
 
 =item text
 
-What VACUUM VERBOSE says, with its warnings.  Masked: rates, I/O timings, system
+What VACUUM VERBOSE says, with its warnings (and, where a test asks for them,
+its debug messages, less the line of our own).  Masked: rates, I/O timings, system
 usage, and the number of a session's temporary schema.  Buffer hits, misses and
 dirtied pages are compared exactly, as are WAL records, full page images and
 bytes.  Of a parallel vacuum the buffer usage is masked: each worker that gets an
@@ -146,8 +147,8 @@ jit = off
 EOC
 	$node->append_conf('postgresql.conf', $params{conf}) if $params{conf};
 	$node->start;
-	$node->safe_psql('postgres', 'CREATE EXTENSION pageinspect');
 	Oracle::prepare($node, 'postgres');
+	$node->safe_psql('postgres', 'CREATE EXTENSION pageinspect');
 
 	return bless {
 		name => $name,
@@ -344,6 +345,7 @@ run: the text, who did it, and the facts.  C<finish> compares the rest.
   stock_command   another command for the stock side (to test the comparison)
   premise   a pattern, or a list of them, that the stock side's text matches:
             the scenario does go the way it is named for
+  during    code that is called with the node while the command runs
   parallel  true: workers take part, see the DESCRIPTION
   skipped   true: no heap is to be vacuumed at all
   fails     a pattern that the error matches, if it is to fail
@@ -418,9 +420,9 @@ sub observe_vacuum
 	{
 		my $offset = -s $node->logfile;
 		my $mine = $node == $self->{stock} && $params{stock_command} || $command;
-		my ($ret, $stdout, $stderr) = $node->psql('postgres',
+		my ($stdout, $stderr) = run_psql($node,
 			"$set SELECT pg_current_wal_insert_lsn();\n$mine;\nSELECT pg_current_wal_insert_lsn();",
-			on_error_stop => 0);
+			$params{during});
 		my ($start, $end) = $stdout =~ m{^([0-9A-F]+/[0-9A-F]+)$}mg;
 		croak "the session did not survive: $stderr" unless defined $end;
 		my $text = plain_text($stderr, %params);
@@ -445,6 +447,30 @@ sub observe_vacuum
 	push @{ $self->{wal} }, { command => "$set$command", parallel => $params{parallel},
 		ranges => [ map { [ $_->{wal_start}, $_->{wal_end} ] } @seen ] };
 	return @seen;
+}
+
+# Run SQL in a session of its own, and, if there is any, some code while it runs.
+# Returns what it prints on either channel.
+sub run_psql
+{
+	my ($node, $sql, $during) = @_;
+	my ($stdout, $stderr) = ('', '');
+
+	if (!$during)
+	{
+		(undef, $stdout, $stderr) = $node->psql('postgres', $sql, on_error_stop => 0);
+		return ($stdout, $stderr);
+	}
+
+	my $file = PostgreSQL::Test::Utils::tempdir . '/script.sql';
+	append_to_file($file, $sql);
+	my $psql = IPC::Run::start(
+		[ $node->installed_command('psql'), '-XAtq', '-d', $node->connstr('postgres'), '-f', $file ],
+		'>', \$stdout, '2>', \$stderr,
+		IPC::Run::timeout($PostgreSQL::Test::Utils::timeout_default));
+	$during->($node);
+	$psql->finish;
+	return ($stdout, $stderr);
 }
 
 =pod
@@ -907,7 +933,8 @@ sub plain_text
 {
 	my ($text, %params) = @_;
 
-	$text =~ s/^psql:<stdin>:\d+: //mg;
+	$text =~ s/^psql:[^:]*:\d+: //mg;
+	$text =~ s/^DEBUG:  vacuuming table ".*" with pg_vacuum_resume\n//mg;
 	$text =~ s/^(avg read rate:).*$/$1 (masked)/mg;
 	$text =~ s/^(I\/O timings:).*$/$1 (masked)/mg;
 	$text =~ s/(system usage:|CPU:).*$/$1 (masked)/mg;
