@@ -114,6 +114,7 @@ typedef struct CycleState
 	instr_time	last_save;
 	instr_time	started;
 	int			max_duration;	/* milliseconds, 0 = no limit */
+	size_t		saved_bytes;	/* by the last save */
 	uint32		clock_skipped;	/* pages since the clock was read */
 } CycleState;
 

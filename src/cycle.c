@@ -81,13 +81,19 @@ full_xid(TransactionId xid)
 }
 
 static int64
-elapsed_ms(instr_time since)
+elapsed_us(instr_time since)
 {
 	instr_time	now;
 
 	INSTR_TIME_SET_CURRENT(now);
 	INSTR_TIME_SUBTRACT(now, since);
-	return INSTR_TIME_GET_MICROSEC(now) / 1000;
+	return INSTR_TIME_GET_MICROSEC(now);
+}
+
+static int64
+elapsed_ms(instr_time since)
+{
+	return elapsed_us(since) / 1000;
 }
 
 /* Say once a run that the store is in trouble; the vacuum itself is not. */
@@ -649,6 +655,8 @@ write_record(VacuumRun *run, CycleRecord *record)
 	record_seal(record, sizeof(CycleRecord), RECORD_CYCLE);
 
 	result = store_write(&change);
+	cycle->saved_bytes = sizeof(CycleRecord) + change.chunk_bytes +
+		change.nindexes * sizeof(IndexRecord);
 	if (result == STORE_OK)
 	{
 		cycle->chunks = record->chunks;
@@ -672,9 +680,12 @@ save(VacuumRun *run, CycleStop stop)
 	CycleState *cycle = &run->cycle;
 	CycleRecord record;
 	StoreResult result;
+	instr_time	started;
 
 	if (!cycle->keeps_record)
 		return;
+
+	INSTR_TIME_SET_CURRENT(started);
 
 	/* somebody replaced the store by a new one: ours is not in it */
 	if (cycle->store_epoch != instance_store_epoch())
@@ -705,6 +716,10 @@ save(VacuumRun *run, CycleStop stop)
 		return;
 	}
 
+	ereport(DEBUG2,
+			(errmsg_internal("saved the progress of vacuuming table \"%s.%s\" in " INT64_FORMAT " us, %zu bytes",
+							 run->schema_name, run->table_name, elapsed_us(started),
+							 cycle->saved_bytes)));
 	cycle->recorded = true;
 	cycle->record = record;
 	cycle->store_epoch = instance_store_epoch();
