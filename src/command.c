@@ -135,8 +135,8 @@ asks_for_full(List *options)
 static List *
 take_own_options(List *options, ParseState *pstate, VacuumCommandOptions *own)
 {
-	bool		full = asks_for_full(options);
 	List	   *rest = NIL;
+	DefElem    *last_own = NULL;
 	ListCell   *cell;
 
 	*own = no_options;
@@ -160,10 +160,13 @@ take_own_options(List *options, ParseState *pstate, VacuumCommandOptions *own)
 			continue;
 		}
 
-		own->given = true;
-		if (full)
-			refuse_with_full(option, pstate);
+		last_own = option;
 	}
+
+	/* the server's own options are read only where ours are involved */
+	own->given = last_own != NULL;
+	if (own->given && asks_for_full(rest))
+		refuse_with_full(last_own, pstate);
 	return rest;
 }
 

@@ -144,6 +144,10 @@ is_refused('VACUUM (RESUME, FULL) a',
 is_refused("VACUUM (FULL on, MAX_DURATION '1s') a",
 	qr/ERROR:  VACUUM option MAX_DURATION cannot be used with FULL$/m, 'MAX_DURATION');
 
+# Without ours in the list nothing of it is read before the server reads it: it
+# is the first option that it names.
+is_refused('VACUUM (FOO, FULL maybe) a', qr/ERROR:  unrecognized VACUUM option "foo"$/m, 'FOO');
+
 # What the server refuses, it refuses with its own words, whether or not our
 # options stand beside
 for my $ours ('', 'RESUME, ', "RESUME off, MAX_DURATION '1s', ")
