@@ -40,20 +40,7 @@ my %data = (
 	end => sub { move($away, "$dir/data.mdb"); });
 my $missed = qr/LOG:  pg_vacuum_resume's store was removed or replaced while the server was running/;
 
-# Each trouble:
-#
-#   start     what happens to the store ...
-#   down      ... while the server is down; else while it runs
-#   goes_on   the next vacuum goes on, as the record is there and believed; or
-#   verified  it goes on, but looks at all that is pending; else it starts over
-#   warnings  how many each vacuum gives (0)
-#   by        'server': the next vacuum is not ours
-#   end       how the trouble ends; the record may be back then, of another time
-#   end_down  how the server is stopped for that ('fast' or 'immediate'); else it runs
-#   says      what the log says
-#
-# Those after which a record is there that must not be believed are tried with
-# vacuums stopped in three places, the others with one.
+# For what they are made of, see live_through in Trouble.pm.
 my @troubles = (
 	{ name => 'no_lock_file', down => 1, goes_on => 1,
 		start => sub { remove("$dir/lock.mdb"); } },
@@ -86,67 +73,9 @@ my @troubles = (
 	{ name => 'directory_away_from_a_restart', %directory, down => 1, by => 'server' },
 	{ name => 'data_away_between_restarts', %data, down => 1, end_down => 'fast' });
 
-# Do something now, or while the server is down.
-sub happens
-{
-	my ($what, $down) = @_;
-
-	$node->stop($down eq 'immediate' ? $down : 'fast') if $down;
-	$what->();
-	$node->start if $down;
-	return;
-}
-
 foreach my $trouble (@troubles)
 {
-	subtest $trouble->{name} => sub {
-		my $comes_back = $trouble->{verified} || $trouble->{end};
-		my @places = $comes_back ? @everywhere : $everywhere[0];
-		my @tables = map { "$trouble->{name}_$_" } 1 .. @places;
-		my %record;
-
-		for my $i (0 .. $#places)
-		{
-			make_table($node, $tables[$i], %small);
-			$record{ $tables[$i] } = stop_at($node, $tables[$i], @{ $places[$i] });
-		}
-		my $log = log_end($node);
-		happens($trouble->{start}, $trouble->{down});
-
-		foreach my $table (@tables)
-		{
-			my $record = $record{$table};
-			my $from = $trouble->{goes_on} || $trouble->{verified} ? $record->{next_block} : 0;
-			my $vacuum = careful_vacuum($node, $table,
-				set => [ $trouble->{by} ? 'vacuum_resume.enabled = off' : () ]);
-
-			is($vacuum->{from}, $from, "the next vacuum begins at block $from");
-			# when it is not known how far reaping went, nothing is left to verify
-			my $verifies = $trouble->{verified} && $record->{phase} ne 'vacuuming heap';
-			is($vacuum->{verified}, $verifies ? $from : 0, '  and verifies what it has to');
-			is($vacuum->{warnings}, $trouble->{warnings} // 0, '  with so many warnings');
-			is($vacuum->{hints}, $vacuum->{warnings}, '  each with a hint');
-			has_no_dead_rows($node, $table);
-			reuse_rows($node, $table);
-		}
-
-		if ($trouble->{end})
-		{
-			happens($trouble->{end}, $trouble->{end_down});
-			foreach my $table (@tables)
-			{
-				my $vacuum = careful_vacuum($node, $table);
-
-				is($vacuum->{warnings}, 0, 'when it is over, a vacuum has nothing to warn of');
-				has_no_dead_rows($node, $table);
-				Oracle::table_ok($node, 'postgres', $table);
-			}
-		}
-		like(log_since($node, $log), $trouble->{says}, 'the log says what happened')
-		  if $trouble->{says};
-		works_again($node, $tables[0]);
-		$node->safe_psql('postgres', "DROP TABLE $_") foreach @tables;
-	};
+	subtest $trouble->{name} => sub { live_through($node, $trouble) };
 }
 
 only_asked_for_crashes($node);

@@ -38,7 +38,7 @@ use Test::More;
 
 our @EXPORT = qw(
   %small @everywhere store slice late_slice stop_at careful_vacuum count_warnings
-  has_no_dead_rows reuse_rows works_again
+  has_no_dead_rows reuse_rows works_again live_through
 );
 
 # A table that takes two slices to scan; each page has six or seven dead rows.
@@ -164,7 +164,7 @@ Number of WARNINGs in a log, and of those with a hint.
 sub count_warnings
 {
 	my ($log) = @_;
-	my @warnings = $log =~ /WARNING:  (.*(?:\n\t.*|\n.* (?:DETAIL|HINT):  .*)*)/g;
+	my @warnings = $log =~ /WARNING:  (.*(?:\n\t.*|\n(?:.* )?(?:DETAIL|HINT):  .*)*)/g;
 
 	note("WARNING: $_") foreach @warnings;
 	return (scalar @warnings, scalar grep { /HINT:  / } @warnings);
@@ -238,6 +238,94 @@ sub works_again
 	is(record($node, $table), undef, '  to its end');
 	has_no_dead_rows($node, $table);
 	Oracle::table_ok($node, 'postgres', $table);
+	return;
+}
+
+=pod
+
+=item live_through($node, $trouble)
+
+Vacuums are interrupted, a trouble comes, other vacuums run and their rows' places are
+used again, the trouble ends: test that each vacuum does what it can, and that no
+row is lost.  A trouble is a hash:
+
+  name      for the tables
+  start     a function: what happens to the store ...
+  down      ... while the server is down: 1 or how it is stopped ('immediate'); else
+            it runs
+  goes_on   the next vacuum goes on, as the record is there and believed; or
+  verified  it goes on, but looks at all that is pending; else it starts over
+  warnings  how many it gives (0)
+  by        'server': the next vacuum is the server's own
+  end       a function: how the trouble ends; a record of former times may be back
+  end_down  how the server is stopped for that ('fast' or 'immediate'); else it runs
+  says      a pattern: what the log says
+
+One after which a record is there that must not be believed is tried with vacuums
+that were stopped in three places, any other one with one.
+
+=cut
+
+sub live_through
+{
+	my ($node, $trouble) = @_;
+	my $comes_back = $trouble->{verified} || $trouble->{end};
+	my @places = $comes_back ? @everywhere : $everywhere[0];
+	my @tables = map { "$trouble->{name}_$_" } 1 .. @places;
+	my %record;
+
+	for my $i (0 .. $#places)
+	{
+		make_table($node, $tables[$i], %small);
+		$record{ $tables[$i] } = stop_at($node, $tables[$i], @{ $places[$i] });
+	}
+	my $log = log_end($node);
+	happens($node, $trouble->{start}, $trouble->{down});
+
+	foreach my $table (@tables)
+	{
+		my $record = $record{$table};
+		my $from = $trouble->{goes_on} || $trouble->{verified} ? $record->{next_block} : 0;
+		my $vacuum = careful_vacuum($node, $table,
+			set => [ $trouble->{by} ? 'vacuum_resume.enabled = off' : () ]);
+
+		is($vacuum->{from}, $from, "the next vacuum begins at block $from");
+		# when it is not known how far reaping went, nothing is left to verify
+		my $verifies = $trouble->{verified} && $record->{phase} ne 'vacuuming heap';
+		is($vacuum->{verified}, $verifies ? $from : 0, '  and verifies what it has to');
+		is($vacuum->{warnings}, $trouble->{warnings} // 0, '  with so many warnings');
+		is($vacuum->{hints}, $vacuum->{warnings}, '  each with a hint');
+		has_no_dead_rows($node, $table);
+		reuse_rows($node, $table);
+	}
+
+	if ($trouble->{end})
+	{
+		happens($node, $trouble->{end}, $trouble->{end_down});
+		foreach my $table (@tables)
+		{
+			my $vacuum = careful_vacuum($node, $table);
+
+			is($vacuum->{warnings}, 0, 'when it is over, a vacuum has nothing to warn of');
+			has_no_dead_rows($node, $table);
+			Oracle::table_ok($node, 'postgres', $table);
+		}
+	}
+	like(log_since($node, $log), $trouble->{says}, 'the log says what happened')
+	  if $trouble->{says};
+	works_again($node, $tables[0]);
+	$node->safe_psql('postgres', "DROP TABLE $_") foreach @tables;
+	return;
+}
+
+# Do something now, or while the server is down.
+sub happens
+{
+	my ($node, $what, $down) = @_;
+
+	$node->stop($down eq 'immediate' ? $down : 'fast') if $down;
+	$what->();
+	$node->start if $down;
 	return;
 }
 
