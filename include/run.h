@@ -171,6 +171,7 @@ typedef struct VacuumRun
 
 	/* what came of it */
 	RunCounters done;
+	bool		out_of_time;	/* stopped before its end */
 	bool		skipped_all_visible;	/* skipped a page that may hold unfrozen XIDs */
 	BlockNumber *look_again;	/* head pages to scan once their pending TIDs are reaped */
 	BlockNumber nlook_again;

@@ -980,16 +980,18 @@ cycle_forget(Relation rel, const char *why)
 	if (result != STORE_FAILED)
 	{
 		ereport(LOG,
-				(errmsg("discarding the saved progress of the vacuum of table \"%s\": %s",
+				(errmsg("discarding the saved progress of the vacuum of table \"%s.%s\": %s",
+						get_namespace_name(RelationGetNamespace(rel)),
 						RelationGetRelationName(rel), why)));
 		result = store_remove(&key);
 	}
 	if (result != STORE_OK)
 	{
 		ereport(WARNING,
-				(errmsg("could not remove the saved progress of the vacuum of table \"%s\"",
+				(errmsg("could not remove the saved progress of the vacuum of table \"%s.%s\"",
+						get_namespace_name(RelationGetNamespace(rel)),
 						RelationGetRelationName(rel)),
-				 errdetail("%s. No saved progress of any vacuum is trusted any more.", store_error()),
+				 errdetail("%s. Row pointers saved so far, of any table, will be verified before they are used.", store_error()),
 				 errhint("Check the directory \"%s\" in the data directory.", STORE_DIRECTORY)));
 		(void) instance_distrust(true);
 	}

@@ -73,16 +73,22 @@ void
 report_out_of_time(VacuumRun *run)
 {
 	const CycleRecord *record = &run->cycle.record;
+	int			elevel = server_is_autovacuum_worker() ? LOG : NOTICE;
 
+	run->out_of_time = true;
 	if (!run->cycle.recorded)
 	{
-		ereport(NOTICE,
+		bool		temporary = run->rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
+
+		ereport(elevel,
 				(errmsg("vacuum of table \"%s.%s\" stopped after its maximum duration",
 						run->schema_name, run->table_name),
+				 temporary ?
+				 errdetail("Progress is not kept for temporary tables; the next VACUUM starts over.") :
 				 errdetail("Its progress could not be kept; the next VACUUM starts over.")));
 		return;
 	}
-	ereport(NOTICE,
+	ereport(elevel,
 			(errmsg("vacuum of table \"%s.%s\" stopped after its maximum duration",
 					run->schema_name, run->table_name),
 			 errdetail("%u of %u blocks are scanned, %lld dead row pointers are pending.",
@@ -188,13 +194,17 @@ append_indexes(VacuumRun *run, StringInfo text)
 	}
 }
 
-/* What all runs of the cycle did together, if there was more than this one. */
+/* Where the run stopped, and what all runs of the cycle did together. */
 static void
 append_cycle(VacuumRun *run, StringInfo text)
 {
 	const CycleRecord *base = &run->cycle.base;
 	CycleCounters sum = cycle_counters(run);
 
+	if (run->out_of_time)
+		appendStringInfo(text, "stopped after its maximum duration at block %u of %u, %lld dead item identifiers are pending\n",
+						 run->cycle.record.next_block, run->cycle.record.rel_blocks,
+						 (long long) run->cycle.record.pending_tids);
 	if (!run->cycle.resumed)
 		return;
 	appendStringInfo(text, "cycle: run %u, continued at block %u of %u with %lld dead item identifiers pending, %u pages re-read to verify them\n",

@@ -6,6 +6,7 @@
 
 #include <limits.h>
 
+#include "miscadmin.h"
 #include "utils/guc.h"
 
 #include "settings.h"
@@ -31,6 +32,9 @@ static const struct config_enum_entry modes[] = {
 void
 settings_define(void)
 {
+	/* in a session the server takes no setting that needs a restart */
+	bool		preloading = process_shared_preload_libraries_in_progress;
+
 	DefineCustomBoolVariable("vacuum_resume.enabled",
 							 "Lets heap tables be vacuumed by pg_vacuum_resume.",
 							 "When off, every table is vacuumed by the server's own code.",
@@ -76,7 +80,7 @@ settings_define(void)
 							NULL,
 							&setting_store_size,
 							256 * 1024, 64, INT_MAX,
-							PGC_POSTMASTER, GUC_UNIT_KB,
+							preloading ? PGC_POSTMASTER : PGC_SUSET, GUC_UNIT_KB,
 							NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("vacuum_resume");

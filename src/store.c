@@ -389,12 +389,16 @@ perform(const Request *request)
 	RESUME_INTERRUPTS();
 
 	if (set_aside_reason[0] != '\0')
-		ereport(faulty || found_damage ? WARNING : LOG,
+	{
+		bool		damaged = faulty || found_damage;
+
+		ereport(damaged ? WARNING : LOG,
 				(errmsg("pg_vacuum_resume set its store aside and begins a new one: %s",
 						set_aside_reason),
 				 errdetail("The old one was renamed to \"%s\". Interrupted vacuums have to start over.",
 						   SET_ASIDE_PATH),
-				 errhint("If this happens again, check the storage of the data directory.")));
+				 damaged ? errhint("If this happens again, check the storage of the data directory.") : 0));
+	}
 
 	/* what is gone may come back, with records of what has happened otherwise since */
 	if (lost_store)

@@ -6,6 +6,7 @@
 #include "postgres_fe.h"
 
 #include <getopt.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -52,8 +53,8 @@ help(void)
 		   "      --csv             output as CSV\n"
 		   "  -V, --version         show the version, then exit\n"
 		   "  -?, --help            show this help, then exit\n\n"
-		   "The server may be up or down. Nothing is written. If it is up and lets you in, names\n"
-		   "of databases are shown instead of their OIDs.\n");
+		   "The server may be up or down. Nothing is written. If it is up, and you are its user or set\n"
+		   "PGUSER, names of databases are shown instead of their OIDs.\n");
 }
 
 static void
@@ -83,14 +84,20 @@ note_problem(const char *problem, const TableKey *table, void *arg)
 /*
  * Connect to the server of the data directory, if there is one and it answers.
  * Its address is in postmaster.pid: line 4 the port, line 5 the socket's place.
+ * Somebody else than the server's user is likely to be turned away, which the
+ * server's log would show, and so tries only with PGUSER set.
  */
 static void
 try_to_connect(void)
 {
 	char		path[MAXPGPATH];
 	char		lines[5][MAXPGPATH] = {0};
+	struct stat owner;
 	FILE	   *file;
 
+	if (getenv("PGUSER") == NULL &&
+		(stat(data_directory, &owner) != 0 || owner.st_uid != geteuid()))
+		return;
 	snprintf(path, sizeof(path), "%s/postmaster.pid", data_directory);
 	if ((file = fopen(path, "r")) == NULL)
 		return;
