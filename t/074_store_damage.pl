@@ -105,7 +105,7 @@ my $not_own = qr/LOG:  pg_vacuum_resume set its store aside and begins a new one
 
 foreach my $story (
 	[ 'its content, in our file', sub { overwrite(slurp_file(store($elsewhere, 'data.mdb'))); },
-		qr/LOG:  discarding the saved progress of the vacuum of table "foreign_table": it is of another cluster/ ],
+		qr/LOG:  discarding the saved progress of the vacuum of table "public.foreign_table": it is of another cluster/ ],
 	[ 'its file', sub {
 			unlink $file;
 			system_or_bail('cp', '-p', store($elsewhere, 'data.mdb'), $file);

@@ -170,7 +170,7 @@ sub begun_anew
 	my ($node, $report, $log, $table, $why) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	my ($reason) = log_since($node, $log) =~
-	  /LOG:  discarding the saved progress of the vacuum of table "$table": (.*)/;
+	  /LOG:  discarding the saved progress of the vacuum of table "(?:[^".]+\.)?$table": (.*)/;
 
 	is("$report->{run}, $report->{from}", '1, 0', 'the next vacuum starts over');
 	is($reason, $why, defined $why ? '  and the log says why' : '  and there was nothing to be discarded');
