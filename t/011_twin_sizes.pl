@@ -47,14 +47,14 @@ foreach my $kind ('plain', 'indexed')
 {
 	my @indexes = $kind eq 'indexed' ? ('a') : ();
 
-	table_of("${kind}_tail_above", 160, @indexes);
-	table_of("${kind}_tail_below", 160, @indexes);
+	table_of("${kind}_tail_above", 150, @indexes);
+	table_of("${kind}_tail_below", 150, @indexes);
 	table_of("${kind}_middle", 160, @indexes);
 	table_of("${kind}_all", 40, @indexes);
 	table_of("${kind}_only", 1, @indexes);
 	table_of("${kind}_first", 40, @indexes);
-	$twin->build(empty("${kind}_tail_above", 150, 160));
-	$twin->build(empty("${kind}_tail_below", 151, 160));
+	$twin->build(empty("${kind}_tail_above", 141, 150));
+	$twin->build(empty("${kind}_tail_below", 142, 150));
 	$twin->build(empty("${kind}_middle", 20, 140));
 	$twin->build(empty("${kind}_all", 0, 40));
 	$twin->build(empty("${kind}_only", 0, 1));
@@ -123,10 +123,10 @@ foreach my $kind ('plain', 'indexed')
 {
 	$twin->vacuum("$kind, a sixteenth of the pages at the end is empty",
 		table => "${kind}_tail_above",
-		premise => qr/truncated 160 to 150 pages/);
+		premise => qr/truncated 150 to 141 pages/);
 	$twin->vacuum("$kind, less than a sixteenth at the end is empty",
 		table => "${kind}_tail_below",
-		premise => qr/pages: 0 removed, 160 remain/);
+		premise => qr/pages: 0 removed, 150 remain/);
 	$twin->vacuum("$kind, the middle is empty",
 		table => "${kind}_middle",
 		premise => qr/360 removed.*dead item identifiers removed/s);

@@ -73,10 +73,10 @@ foreach my $map (sort keys %maps)
 # A map that does not agree with the table.  What is possible after a crash: the
 # page says that it is all visible, the map does not; no map; no free space map.
 # What should never be: the map says that a page is all visible, the page does not;
-# a page with dead rows says that it is.
+# a page with dead rows says that it is.  And pages that are said to be full.
 foreach my $kind (qw(plain indexed))
 {
-	foreach my $damage (qw(no_bits no_map no_fsm no_flag dead_flag))
+	foreach my $damage (qw(no_bits no_map no_fsm no_flag dead_flag full_flag beyond))
 	{
 		my $table = "${damage}_$kind";
 
@@ -101,6 +101,15 @@ foreach my $kind (qw(plain indexed))
 		"dead_flag_$kind", 'main',
 		sub {
 			foreach my $page (3, 33) { substr($_[0], $page * 8192 + 10, 1) |= chr(4); }
+			return $_[0];
+		});
+	# Bits of pages that the table does not have; four pages are a byte.
+	$twin->edit_file("beyond_$kind", 'vm', sub { substr($_[0], 24 + 15, 50) = "\xff" x 50; $_[0] });
+	# PD_PAGE_FULL (2), a hint that pruning clears, where there is nothing to prune
+	$twin->edit_file(
+		"full_flag_$kind", 'main',
+		sub {
+			foreach my $page (5, 21, 22) { substr($_[0], $page * 8192 + 10, 1) |= chr(2); }
 			return $_[0];
 		});
 }
@@ -158,6 +167,10 @@ foreach my $kind (qw(plain indexed))
 		premise => qr/60 remain, 60 scanned/);
 	$twin->vacuum("$kind: map all visible, pages not", table => "no_flag_$kind",
 		premise => qr/WARNING:  page is not marked all-visible but visibility map bit is set in relation "no_flag_$kind" page 21/);
+	$twin->vacuum("$kind: pages said to be full", table => "full_flag_$kind", premise => qr/60 remain, 60 scanned/);
+	$twin->vacuum("$kind: map longer than the table", table => "beyond_$kind", premise => qr/60 remain, 60 scanned/);
+	is( $twin->sql("SELECT relallvisible FROM pg_class WHERE relname = 'beyond_$kind'"),
+		60, "$kind: relallvisible is not more than relpages");
 	# Whoever removes the dead rows in one pass warns as well.
 	$twin->vacuum("$kind: page all visible with dead rows", table => "dead_flag_$kind",
 		premise => $kind eq 'indexed'

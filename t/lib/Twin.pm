@@ -458,7 +458,9 @@ sub run_psql
 
 	if (!$during)
 	{
-		(undef, $stdout, $stderr) = $node->psql('postgres', $sql, on_error_stop => 0);
+		(undef, $stdout, $stderr) = $node->psql('postgres', $sql,
+			on_error_stop => 0,
+			timeout => $PostgreSQL::Test::Utils::timeout_default);
 		return ($stdout, $stderr);
 	}
 
@@ -857,7 +859,7 @@ sub heap_items
 			  unpack('LLLSSSSSC', substr($page, $offset, 23));
 			$text .= sprintf(', xmin %u, xmax %u, cid %u, ctid (%u,%u), infomask2 %04x, infomask %04x, hoff %d',
 				$xmin, $xmax, $field3, $hi << 16 | $lo, $number, $infomask2, $infomask, $hoff);
-			$text .= ', data differing or not: ' . unpack('%32C*', substr($page, $offset + 23, $length - 23));
+			$text .= ', sum of data ' . unpack('%32C*', substr($page, $offset + 23, $length - 23));
 		}
 		push @items, $text;
 	}
