@@ -23,7 +23,8 @@ TOOL = tools/inspect/pg_vacuum_resume
 UNIT_TESTS = $(patsubst %.c,%,$(wildcard $(srcdir)/t/unit/*.c))
 EXTRA_CLEAN = $(TOOL) $(UNIT_TESTS) tmp_check
 
-PG_CPPFLAGS = -I$(srcdir)/include
+# the assertions of pure code are for its unit tests
+PG_CPPFLAGS = -I$(srcdir)/include -DNDEBUG
 SHLIB_LINK = -llmdb
 PG_CFLAGS = -std=gnu99 -D_GNU_SOURCE -fvisibility=hidden -Wall -Wextra -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers -Wno-clobbered

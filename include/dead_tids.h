@@ -26,7 +26,8 @@ typedef struct DeadTids
 	DeadTid    *tids;			/* ascending, no duplicates (but see lower_from) */
 	int64_t		count;
 	int64_t		capacity;
-	int64_t		lower_from;		/* from here on a second ascending run, if < count */
+	int64_t		lower_from;		/* the first ascending run ends here, if < count */
+	int64_t		ascending_from; /* the last ascending run begins here */
 
 	/* directory for dead_tids_contain(); NULL until built */
 	uint32_t   *directory;

@@ -81,6 +81,8 @@ typedef struct RunCounters
 	int64		live_tuples;
 	int64		recently_dead_tuples;
 	int64		missed_dead_tuples;
+	int64		taken_over_items;	/* pending TIDs of earlier runs */
+	BlockNumber taken_over_pages;
 } RunCounters;
 
 /* The cycle that the run belongs to, and its record in the store. */
@@ -149,6 +151,7 @@ typedef struct VacuumRun
 
 	/* the plan: what this run will do */
 	BlockNumber first_block;	/* where the scan begins */
+	BlockNumber wrap_from;		/* where the wrap begins, below that */
 	BlockNumber rel_blocks;		/* size when the cutoffs were taken, less what was truncated */
 	BlockNumber rel_blocks_at_start;
 	double		old_live_tuples;	/* pg_class.reltuples before */

@@ -17,7 +17,7 @@ typedef enum StoreResult
 	STORE_NOT_FOUND,
 	STORE_FULL,					/* nothing was written */
 	STORE_DAMAGED,				/* an entry's check failed; the store itself is sound */
-	STORE_REPLACED,				/* by a new one that is empty; nothing was written */
+	STORE_REPLACED,				/* what was saved before is not there; nothing was written */
 	STORE_FAILED				/* nothing was written or read */
 } StoreResult;
 

@@ -248,7 +248,7 @@ cycle_take_up(VacuumRun *run)
 
 	/* a table cannot have shrunk under an id that we vouch for, but under another */
 	run->first_block = Min(base->next_block, run->rel_blocks);
-	run->done.nonempty_pages = Min(base->nonempty_pages, run->rel_blocks);
+	run->wrap_from = base->wrapping ? Min(base->wrap_next_block, run->first_block) : 0;
 	run->skipped_all_visible = base->skipped_all_visible != 0;
 	take_over_carry(run, base);
 	return true;
@@ -424,9 +424,18 @@ cycle_load_pending(VacuumRun *run)
 		verify_pending(run, &loaded);
 	}
 	cycle->phase = run->dead.count > 0 ? cycle->base.phase : CYCLE_SCANNING;
+
+	/*
+	 * A run that did not get through its wrap would meet the same pages again,
+	 * before it came to remove anything: what is collected goes first this time.
+	 */
+	if (run->dead.count > 0 && cycle->phase == CYCLE_SCANNING && cycle->base.wrapping)
+		cycle->phase = CYCLE_VACUUMING_INDEXES;
 	cycle->reaped_below = cycle->base.reap_next_block;
 	cycle->set_pages = count_set_pages(&run->dead);
 	run->scan.complete_tids = run->dead.count;
+	run->done.taken_over_items = run->dead.count;
+	run->done.taken_over_pages = cycle->set_pages;
 
 	/* the list in the store is right to add to if we have taken just that */
 	cycle->chunks = cycle->base.chunks;
@@ -463,6 +472,18 @@ sum_counters(VacuumRun *run)
 	const RunCounters *done = &run->done;
 	CycleCounters sum = run->cycle.base.counters;
 
+	/*
+	 * A page that was scanned again counts as it is now.  What was counted there
+	 * before is not known by page; take the average.  Rows that are dead but could
+	 * not be removed are on pages that each run has to scan again.
+	 */
+	if (done->rescanned_pages > 0 && sum.scanned_pages > 0)
+		sum.live_tuples -= (int64) ((double) sum.live_tuples *
+									Min(done->rescanned_pages, sum.scanned_pages) / sum.scanned_pages);
+	sum.live_tuples += done->live_tuples;
+	sum.recently_dead_tuples = done->recently_dead_tuples;
+	sum.missed_dead_tuples = done->missed_dead_tuples;
+
 	sum.scanned_pages += done->scanned_pages - done->rescanned_pages;
 	sum.rescanned_pages += done->rescanned_pages;
 	sum.verified_pages += done->verified_pages;
@@ -470,9 +491,6 @@ sum_counters(VacuumRun *run)
 	sum.missed_dead_pages += done->missed_dead_pages;
 	sum.tuples_deleted += done->tuples_deleted;
 	sum.dead_items += done->dead_items;
-	sum.live_tuples += done->live_tuples;
-	sum.recently_dead_tuples += done->recently_dead_tuples;
-	sum.missed_dead_tuples += done->missed_dead_tuples;
 	sum.index_passes += done->index_passes;
 	sum.index_scans += done->index_scans;
 	return sum;
@@ -493,6 +511,8 @@ describe(VacuumRun *run, CycleStop stop)
 	record.stop = stop;
 	record.next_block = run->scan.wrapping ? run->rel_blocks_at_start : run->scan.next_block;
 	record.rel_blocks = run->rel_blocks_at_start;
+	record.wrapping = run->scan.wrapping;
+	record.wrap_next_block = run->scan.wrapping ? run->scan.next_block : 0;
 	record.nonempty_pages = run->done.nonempty_pages;
 	record.skipped_all_visible = run->skipped_all_visible;
 	record.carry_xid = full_xid(run->pages.carry.xid);

@@ -65,21 +65,22 @@ dead_tids_append(DeadTids *dead, uint32_t block, const uint16_t *offsets, int no
 		tid->block_high = block >> 16;
 		tid->block_low = block & 0xFFFF;
 		tid->offset = offsets[i];
-		assert(dead->count == 1 || dead->count - 1 == dead->lower_from ||
+		assert(dead->count == 1 || dead->count - 1 == dead->ascending_from ||
 			   tid_key(tid - 1) < tid_key(tid));
 	}
 }
 
 /*
  * What is appended from now on begins at a lower block again (a wrap).  Until
- * dead_tids_sort() the set is two ascending runs; only appending and
+ * dead_tids_sort() the set is two or more ascending runs; only appending and
  * dead_tids_have_block() may be used meanwhile.
  */
 void
 dead_tids_begin_lower(DeadTids *dead)
 {
-	assert(dead->lower_from == INT64_MAX);
-	dead->lower_from = dead->count;
+	if (dead->lower_from == INT64_MAX)
+		dead->lower_from = dead->count;
+	dead->ascending_from = dead->count;
 }
 
 static int
@@ -102,6 +103,7 @@ dead_tids_sort(DeadTids *dead)
 	bool		ascending = true;
 
 	dead->lower_from = INT64_MAX;
+	dead->ascending_from = 0;
 	for (int64_t i = 1; i < dead->count && ascending; i++)
 		ascending = tid_key(&dead->tids[i - 1]) < tid_key(&dead->tids[i]);
 	if (ascending)

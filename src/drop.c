@@ -2,25 +2,78 @@
  * drop.c
  *	  Forgetting tables that are dropped (R9).
  *
- * A record of a dropped table would do no harm, for its identity fits no other
- * table, but it would stay forever.  So an object access hook removes it with
- * the table, or all of a database's with the database.  If the transaction is
- * rolled back after all, a table has lost progress and nothing else.
+ * An object access hook takes note of dropped tables and databases; their
+ * records are removed when the transaction has committed.  Not before: the drop
+ * may be rolled back, and a vacuum that DROP DATABASE ends by force saves once
+ * more.  A database that is created under an OID that another one had begins
+ * without records as well: copied from the same template its tables could pass
+ * for those of the other one.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_database.h"
 #include "miscadmin.h"
+#include "nodes/pg_list.h"
+#include "utils/memutils.h"
 
 #include "drop.h"
+#include "instance.h"
 #include "store.h"
 
 static object_access_hook_type previous_hook = NULL;
 
+/* TableKeys dropped by this transaction, in TopTransactionContext */
+static List *dropped = NIL;
+
+/* What cannot be forgotten must not be trusted; failing is no reason to fail a DROP. */
 static void
-forget_dropped(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
+forget(const TableKey *key)
+{
+	if (store_remove(key) != STORE_OK)
+		(void) instance_distrust(false);
+}
+
+static void
+note_dropped(Oid database, Oid relation)
+{
+	MemoryContext context = MemoryContextSwitchTo(TopTransactionContext);
+	TableKey   *key = palloc(sizeof(TableKey));
+
+	*key = (TableKey) {.database = database, .relation = relation};
+	dropped = lappend(dropped, key);
+	MemoryContextSwitchTo(context);
+}
+
+static void
+forget_at_commit(XactEvent event, void *arg)
+{
+	ListCell   *cell;
+
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+			foreach(cell, dropped)
+				forget(lfirst(cell));
+			dropped = NIL;
+			break;
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			dropped = NIL;
+			break;
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			break;
+	}
+}
+
+static void
+see_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, void *arg)
 {
 	CycleRecord record;
 	TableKey	key;
@@ -28,20 +81,22 @@ forget_dropped(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id,
 	if (previous_hook)
 		previous_hook(access, class_id, object_id, sub_id, arg);
 
-	if (access != OAT_DROP || sub_id != 0)
+	if (sub_id != 0 || (class_id != DatabaseRelationId && class_id != RelationRelationId))
 		return;
 
-	/* failing to forget is no reason to fail a DROP */
 	if (class_id == DatabaseRelationId)
 	{
 		key = (TableKey) {.database = object_id};
-		(void) store_remove(&key);
+		if (access == OAT_POST_CREATE)
+			forget(&key);
+		else if (access == OAT_DROP)
+			note_dropped(object_id, InvalidOid);
 	}
-	else if (class_id == RelationRelationId)
+	else if (access == OAT_DROP)
 	{
 		key = (TableKey) {.database = MyDatabaseId, .relation = object_id};
 		if (store_find(&key, &record) != STORE_NOT_FOUND)
-			(void) store_remove(&key);
+			note_dropped(MyDatabaseId, object_id);
 	}
 }
 
@@ -50,5 +105,6 @@ void
 drop_install(void)
 {
 	previous_hook = object_access_hook;
-	object_access_hook = forget_dropped;
+	object_access_hook = see_access;
+	RegisterXactCallback(forget_at_commit, NULL);
 }

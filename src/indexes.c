@@ -14,6 +14,7 @@
 #include "access/htup_details.h"
 #include "access/multixact.h"
 #include "access/transam.h"
+#include "catalog/pg_am.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -152,17 +153,21 @@ vacuum_indexes_serially(VacuumRun *run)
 {
 	void	   *directory = palloc(dead_tids_directory_bytes(&run->dead));
 	IndexPass	pass = INDEX_PASS_COMPLETE;
+	bool		first = true;
 
 	dead_tids_build_directory(&run->dead, directory);
 	for (int i = 0; i < run->nindexes && pass == INDEX_PASS_COMPLETE; i++)
 	{
 		if (cycle_index_is_done(run, i))
 			continue;
-		if (!cycle_between_indexes(run))
+
+		/* one at least, or a run that is too short would never come any further */
+		if (!first && !cycle_between_indexes(run))
 		{
 			pass = INDEX_PASS_OUT_OF_TIME;
 			break;
 		}
+		first = false;
 		vacuum_index(run, i);
 		cycle_index_done(run, i);
 		if (run_check_failsafe(run))
@@ -219,16 +224,33 @@ indexes_vacuum(VacuumRun *run)
 	/* workers know nothing of indexes that are done, so such a pass is finished without */
 	if (run->index_workers == NULL || some_are_done(run))
 		pass = vacuum_indexes_serially(run);
-	else if (cycle_between_indexes(run))
-		pass = vacuum_indexes_in_parallel(run);
 	else
-		pass = INDEX_PASS_OUT_OF_TIME;
+		pass = vacuum_indexes_in_parallel(run);
 
 	/* a pass that was cut short counts, too */
 	run->done.index_passes++;
 	pgstat_progress_update_param(PROGRESS_VACUUM_NUM_INDEX_VACUUMS, run->done.index_passes);
 
 	return pass;
+}
+
+/*
+ * What an earlier run's bulk deletion counted, for the cleanup of an index that
+ * this run has not vacuumed.  GIN takes it for a sign that its pending list has
+ * just been emptied, and reads all of its pages without it as well.
+ */
+static IndexBulkDeleteResult *
+earlier_result(VacuumRun *run, int i)
+{
+	IndexBulkDeleteResult *earlier = run->earlier_results[i];
+
+	if (run->indexes[i]->rd_rel->relam == GIN_AM_OID)
+		return NULL;
+
+	/* exact no longer, if more was read since than the page that always is */
+	if (earlier != NULL && run->done.scanned_pages > 1)
+		earlier->estimated_count = true;
+	return earlier;
 }
 
 /* Let one index clean up after itself. */
@@ -243,7 +265,7 @@ clean_up_index(VacuumRun *run, int i, bool estimated)
 	server_init_index_info(&info, run->indexes[i], run->rel, run->new_rel_tuples, estimated,
 						   run->strategy);
 	if (run->index_results[i] == NULL)
-		run->index_results[i] = run->earlier_results[i];
+		run->index_results[i] = earlier_result(run, i);
 	run->index_results[i] = vac_cleanup_one_index(&info, run->index_results[i]);
 
 	run->position = previous;

@@ -165,6 +165,8 @@ static void
 append_indexes(VacuumRun *run, StringInfo text)
 {
 	const RunCounters *done = &run->done;
+	BlockNumber pages = done->dead_item_pages + done->taken_over_pages;
+	int64		items = done->dead_items + done->taken_over_items;
 	const char *format;
 
 	if (run->vacuum_indexes)
@@ -179,8 +181,7 @@ append_indexes(VacuumRun *run, StringInfo text)
 							   _("index scan bypassed by failsafe: ") : _("index scan bypassed: "));
 		format = _("%u pages from table (%.2f%% of total) have %lld dead item identifiers\n");
 	}
-	appendStringInfo(text, format, done->dead_item_pages,
-					 percent_of_table(run, done->dead_item_pages), (long long) done->dead_items);
+	appendStringInfo(text, format, pages, percent_of_table(run, pages), (long long) items);
 
 	for (int i = 0; i < run->nindexes; i++)
 	{

@@ -31,6 +31,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/bufmgr.h"
+#include "storage/freespace.h"
 #include "storage/ipc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -55,6 +56,7 @@ static VacuumRun *current_run = NULL;
 
 static VacuumRun *run_create(Relation rel, VacuumParams *params, BufferAccessStrategy strategy);
 static StepResult cover_table(VacuumRun *run);
+static StepResult wrap(VacuumRun *run);
 static StepResult look_again(VacuumRun *run);
 static void save_at_exit(int code, Datum arg);
 static void stop_by_error(VacuumRun *run);
@@ -331,6 +333,29 @@ estimate_tuples(VacuumRun *run)
 }
 
 /*
+ * Scan the head once more.
+ *
+ * If the last run was stopped in doing so, begin where it was.  What lies before
+ * that is scanned as well, for VACUUM's promise holds from when this one began;
+ * autovacuum has made none, and gets through a table this way whose head takes
+ * longer than it is left alone.
+ */
+static StepResult
+wrap(VacuumRun *run)
+{
+	StepResult	result;
+
+	dead_tids_begin_lower(&run->dead);
+	result = scan_range(run, run->wrap_from, run->first_block, true);
+	if (result == STEP_DONE && run->wrap_from > 0 && !server_is_autovacuum_worker())
+	{
+		dead_tids_begin_lower(&run->dead);
+		result = scan_range(run, 0, run->wrap_from, true);
+	}
+	return result;
+}
+
+/*
  * Scan those pages of the head on which something has happened while their
  * pending TIDs waited, and remove what that brings.
  */
@@ -381,10 +406,7 @@ cover_table(VacuumRun *run)
 	if (result == STEP_DONE)
 		result = scan_range(run, run->first_block, run->rel_blocks, false);
 	if (result == STEP_DONE && run->cycle.resumed)
-	{
-		dead_tids_begin_lower(&run->dead);
-		result = scan_range(run, 0, run->first_block, true);
-	}
+		result = wrap(run);
 	if (result != STEP_DONE)
 		return result;
 
@@ -396,7 +418,11 @@ cover_table(VacuumRun *run)
 	if (result != STEP_DONE)
 		return result;
 
-	scan_vacuum_free_space_map(run);
+	/* a run that continues a cycle has left ranges behind here and there */
+	if (run->cycle.resumed)
+		FreeSpaceMapVacuum(run->rel);
+	else
+		scan_vacuum_free_space_map(run);
 	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED, run->rel_blocks);
 	cycle_enter(run, CYCLE_FINISHING);
 	return STEP_DONE;

@@ -217,10 +217,6 @@ count_page(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
 	if (outcome->prevents_truncation)
 		done->nonempty_pages = Max(done->nonempty_pages, block + 1);
 
-	/* the cycle has counted this page's rows before */
-	if (run->scan.wrapping)
-		return;
-
 	done->live_tuples += outcome->live_tuples;
 	done->recently_dead_tuples += outcome->recently_dead_tuples;
 	done->missed_dead_tuples += outcome->missed_dead_tuples;
@@ -430,7 +426,9 @@ scan_again(VacuumRun *run, BlockNumber block)
 static bool
 waits_for_reaping(VacuumRun *run, BlockNumber block)
 {
-	return run->scan.wrapping && run->vacuum_indexes && dead_tids_have_block(&run->dead, block);
+	return run->scan.wrapping && run->vacuum_indexes &&
+		block != run->rel_blocks - 1 &&	/* always read, for truncation */
+		dead_tids_have_block(&run->dead, block);
 }
 
 /*

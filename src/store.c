@@ -633,6 +633,25 @@ load(const Request *request)
 	return result;
 }
 
+/* Not LMDB's: the store does not hold what the change is to be added to. */
+#define OUT_OF_STEP (-1)
+
+/*
+ * Are the table's chunks in the store those that a change adds to?  Somebody may
+ * have removed them, with the record or with the store.
+ */
+static bool
+continues_list(MDB_txn *txn, const StoreChange *change)
+{
+	uint32		chunks_before = change->cycle->chunks - (change->chunk != NULL);
+	CycleRecord stored;
+
+	if (change->drop_chunks || chunks_before == 0)
+		return true;
+	return read_cycle(txn, &change->cycle->key, &stored) == STORE_OK &&
+		stored.set_number == change->cycle->set_number && stored.chunks == chunks_before;
+}
+
 /* Make one save's changes within a transaction. */
 static int
 apply_change(MDB_txn *txn, const StoreChange *change)
@@ -642,6 +661,9 @@ apply_change(MDB_txn *txn, const StoreChange *change)
 	MDB_val		key;
 	MDB_val		data;
 	int			error = 0;
+
+	if (!continues_list(txn, change))
+		return OUT_OF_STEP;
 
 	if (change->drop_chunks)
 		error = remove_entries(txn, store.chunks, table);
@@ -701,7 +723,9 @@ write_change(const Request *request)
 				mdb_txn_abort(txn);
 		}
 		LWLockRelease(instance_store_lock());
-		if (error != 0)
+		if (error == OUT_OF_STEP)
+			result = STORE_REPLACED;
+		else if (error != 0)
 			result = failed("could not write to the store", error);
 	}
 	return result;
