@@ -79,7 +79,8 @@ look_ahead(VacuumRun *run, BlockNumber from)
 	}
 
 	scan->unskippable = block;
-	scan->skipping = block - from >= MIN_SKIPPED_BLOCKS;
+	/* in a wrap few pages are read, so that nothing is gained by reading more */
+	scan->skipping = block - from >= (scan->wrapping ? 1 : MIN_SKIPPED_BLOCKS);
 
 	/*
 	 * R7: a page skipped that may hold unfrozen XIDs keeps relfrozenxid back.
