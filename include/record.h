@@ -98,6 +98,18 @@ typedef struct CycleCounters
 	int64_t		index_scans;	/* single indexes scanned */
 } CycleCounters;
 
+/*
+ * Live rows by range of blocks: a page that is scanned again counts as it is then,
+ * and what it counted before is taken to be its range's average.
+ */
+#define LIVE_RANGES 64
+
+typedef struct LiveRange
+{
+	int64_t		tuples;
+	int64_t		pages;			/* scanned */
+} LiveRange;
+
 typedef struct CycleRecord
 {
 	RecordHeader header;
@@ -136,6 +148,9 @@ typedef struct CycleRecord
 	uint32_t	indexes;
 
 	CycleCounters counters;
+	LiveRange	live[LIVE_RANGES];
+	uint32_t	range_blocks;	/* how long such a range is; the last one has no end */
+	uint32_t	reserved;
 	uint32_t	runs;
 	uint32_t	interruptions;
 	int64_t		cycle_started;	/* microseconds since 2000-01-01, as the server's */

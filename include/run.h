@@ -81,6 +81,8 @@ typedef struct RunCounters
 	int64		live_tuples;
 	int64		recently_dead_tuples;
 	int64		missed_dead_tuples;
+	LiveRange	live[LIVE_RANGES];	/* on pages scanned for the first time, or again ... */
+	BlockNumber pages_again[LIVE_RANGES];	/* ... of which these were the latter */
 	int64		taken_over_items;	/* pending TIDs of earlier runs */
 	BlockNumber taken_over_pages;
 } RunCounters;
@@ -94,6 +96,7 @@ typedef struct CycleState
 	bool		may_reap;		/* R6: the store cannot contradict what we reap */
 	bool		warned;			/* about the store, once a run is enough */
 	CycleRecord base;			/* what earlier runs did; zero in a new cycle */
+	BlockNumber range_blocks;	/* length of a range of live rows */
 	CycleRecord record;			/* as it was saved last */
 
 	CyclePhase	phase;

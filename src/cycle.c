@@ -214,6 +214,7 @@ cycle_take_up(VacuumRun *run)
 	cycle->may_reap = true;
 	cycle->set_number = 1;
 	cycle->reap_stretch = FIRST_REAP_STRETCH;
+	cycle->range_blocks = run->rel_blocks / LIVE_RANGES + 1;
 	cycle->max_duration = command_options()->max_duration_given ?
 		command_options()->max_duration : setting_max_duration;
 
@@ -245,6 +246,7 @@ cycle_take_up(VacuumRun *run)
 	cycle->record = *base;
 	cycle->store_epoch = instance_store_epoch();
 	cycle->set_number = base->set_number;
+	cycle->range_blocks = Max(base->range_blocks, 1);
 
 	/* a table cannot have shrunk under an id that we vouch for, but under another */
 	run->first_block = Min(base->next_block, run->rel_blocks);
@@ -465,6 +467,21 @@ cycle_begin(VacuumRun *run)
  *----------
  */
 
+/* The live rows of one range, as they were found last. */
+static LiveRange
+live_range(VacuumRun *run, int i)
+{
+	const RunCounters *done = &run->done;
+	LiveRange	range = run->cycle.base.live[i];
+
+	if (range.pages > 0)
+		range.tuples -= (int64) ((double) range.tuples *
+								 Min(done->pages_again[i], range.pages) / range.pages);
+	range.tuples += done->live[i].tuples;
+	range.pages += done->live[i].pages - done->pages_again[i];
+	return range;
+}
+
 /* What all runs together have counted. */
 static CycleCounters
 sum_counters(VacuumRun *run)
@@ -472,17 +489,12 @@ sum_counters(VacuumRun *run)
 	const RunCounters *done = &run->done;
 	CycleCounters sum = run->cycle.base.counters;
 
-	/*
-	 * A page that was scanned again counts as it is now.  What was counted there
-	 * before is not known by page; take the average.  Rows that are dead but could
-	 * not be removed are on pages that each run has to scan again.
-	 */
-	if (done->rescanned_pages > 0 && sum.scanned_pages > 0)
-		sum.live_tuples -= (int64) ((double) sum.live_tuples *
-									Min(done->rescanned_pages, sum.scanned_pages) / sum.scanned_pages);
-	sum.live_tuples += done->live_tuples;
+	/* rows that are dead but could not be removed are on pages that each run scans */
 	sum.recently_dead_tuples = done->recently_dead_tuples;
 	sum.missed_dead_tuples = done->missed_dead_tuples;
+	sum.live_tuples = 0;
+	for (int i = 0; i < LIVE_RANGES; i++)
+		sum.live_tuples += live_range(run, i).tuples;
 
 	sum.scanned_pages += done->scanned_pages - done->rescanned_pages;
 	sum.rescanned_pages += done->rescanned_pages;
@@ -524,6 +536,9 @@ describe(VacuumRun *run, CycleStop stop)
 	for (int i = 0; i < run->nindexes; i++)
 		record.indexes_done += cycle->phase == CYCLE_REAPING || cycle_index_is_done(run, i);
 	record.counters = sum_counters(run);
+	record.range_blocks = cycle->range_blocks;
+	for (int i = 0; i < LIVE_RANGES; i++)
+		record.live[i] = live_range(run, i);
 	record.runs = cycle->base.runs + 1;
 	record.interruptions = cycle->base.interruptions +
 		(cycle->resumed && cycle->base.stop == CYCLE_RUNNING) + (stop != CYCLE_RUNNING);

@@ -213,6 +213,11 @@ static void
 count_page(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
 {
 	RunCounters *done = &run->done;
+	int			range = Min(block / run->cycle.range_blocks, LIVE_RANGES - 1);
+
+	done->live[range].pages++;
+	done->live[range].tuples += outcome->live_tuples;
+	done->pages_again[range] += run->scan.wrapping;
 
 	done->tuples_deleted += outcome->tuples_deleted;
 	if (outcome->prevents_truncation)

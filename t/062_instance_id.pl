@@ -103,7 +103,7 @@ subtest 'forgetting fails, then all are killed' => sub {
 	chmod 0500, $store;
 	my ($rc, undef, $stderr) = $node->psql('postgres', 'SET vacuum_resume.enabled = off; VACUUM unforgotten');
 	is($rc, 0, 'the vacuum is done');
-	like($stderr, qr/WARNING:  could not remove the saved progress of the vacuum of table "unforgotten"/, '  with a warning');
+	like($stderr, qr/WARNING:  could not remove the saved progress of the vacuum of table "public\.unforgotten"/, '  with a warning');
 	fill_holes($node, 'unforgotten', 1_000_000);
 	crash_node($node, 'kill_all');
 	chmod 0700, $store;
