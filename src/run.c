@@ -56,6 +56,7 @@ static VacuumRun *current_run = NULL;
 
 static VacuumRun *run_create(Relation rel, VacuumParams *params, BufferAccessStrategy strategy);
 static StepResult cover_table(VacuumRun *run);
+static void clean_up(VacuumRun *run);
 static StepResult wrap(VacuumRun *run);
 static StepResult look_again(VacuumRun *run);
 static void save_at_exit(int code, Datum arg);
@@ -102,6 +103,8 @@ vacuum_run(Relation rel, struct VacuumParams *params, BufferAccessStrategy strat
 	PG_TRY();
 	{
 		covered = cover_table(run);
+		if (covered == STEP_DONE)
+			clean_up(run);
 	}
 	PG_CATCH();
 	{
@@ -119,12 +122,6 @@ vacuum_run(Relation rel, struct VacuumParams *params, BufferAccessStrategy strat
 		report_finished(run);
 		return;
 	}
-
-	indexes_clean_up(run);
-	indexes_close(run);
-
-	if (truncate_is_worthwhile(run))
-		truncate_heap(run);
 
 	error_context_stack = error_context.previous;
 
@@ -426,6 +423,16 @@ cover_table(VacuumRun *run)
 	pgstat_progress_update_param(PROGRESS_VACUUM_HEAP_BLKS_VACUUMED, run->rel_blocks);
 	cycle_enter(run, CYCLE_FINISHING);
 	return STEP_DONE;
+}
+
+/* What is left to do once every page is covered; an interrupted run does it again. */
+static void
+clean_up(VacuumRun *run)
+{
+	indexes_clean_up(run);
+	indexes_close(run);
+	if (truncate_is_worthwhile(run))
+		truncate_heap(run);
 }
 
 /* Exit by FATAL: the transaction is still as it was. */
