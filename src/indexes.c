@@ -15,6 +15,7 @@
 #include "access/multixact.h"
 #include "access/transam.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_index.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -247,8 +248,10 @@ earlier_result(VacuumRun *run, int i)
 	if (run->indexes[i]->rd_rel->relam == GIN_AM_OID)
 		return NULL;
 
-	/* exact no longer, if more was read since than the page that always is */
-	if (earlier != NULL && run->done.scanned_pages > 1)
+	/* exact no longer, if there are more rows by now than there were entries then */
+	if (earlier != NULL && run->indexes[i]->rd_indextuple != NULL &&
+		heap_attisnull(run->indexes[i]->rd_indextuple, Anum_pg_index_indpred, NULL) &&
+		run->new_rel_tuples > 1.01 * earlier->num_index_tuples)
 		earlier->estimated_count = true;
 	return earlier;
 }

@@ -110,6 +110,30 @@ subtest 'slices, with several index passes' => sub {
 	finished_alike($node, 'passes_sliced', whole => $passes_facts);
 };
 
+# Two sets of dead TIDs of just the same size: an index that is done with the first
+# is not done with the second
+my ($set_size) = $passes->{text} =~ /scanned index "passes_k" to remove (\d+) row versions/;
+$node->safe_psql(
+	'postgres', qq{
+	CREATE TABLE passes_equal (k int) WITH (autovacuum_enabled = off);
+	INSERT INTO passes_equal SELECT generate_series(0, 226 * 2 * $set_size / 200 - 1);
+	CREATE INDEX passes_equal_k ON passes_equal (k);
+	DELETE FROM passes_equal WHERE k % 226 < 200;});
+
+subtest 'stopped in the second of two equal index passes' => sub {
+	my $report = vacuum_with_stops(
+		$node, 'passes_equal',
+		[ [ 'vacuuming indexes', "heap_blks_scanned > $set_size / 200 + 10", 'cancel' ] ],
+		set => [ $little_memory, 'vacuum_cost_delay = 0.2' ]);
+
+	is($report->{run}, 2, 'after one stop it is done');
+	is_deeply([ $report->{text} =~ /scanned index "\S+" to remove (\d+) row versions/g ], [$set_size],
+		'  with a set as large as the first');
+	is(times_scanned($report), 'k:2', '  for which it has scanned the index, too');
+	is($report->{cycle_removed}, 2 * $set_size, '  and has removed all dead rows');
+	Oracle::table_ok($node, 'postgres', 'passes_equal');
+};
+
 ###############################################################################
 # In parallel
 ###############################################################################

@@ -133,22 +133,25 @@ my %moments = (
 		q{EXISTS (SELECT FROM pg_stat_activity a WHERE a.pid = p.pid AND wait_event = 'BufferPin')} ],
 	reaping => [ 'vacuuming heap', 'heap_blks_vacuumed > 40' ]);
 
-foreach my $where (qw(scan indexes reaping))
+foreach my $ending (qw(fast kill_all kill_backend))
 {
-	foreach my $ending (qw(fast kill_all kill_backend))
-	{
-		subtest "unlogged, interrupted in $where, then $ending" => sub {
-			my $table = "unlogged_${where}_$ending";
-			my $fill = qq{
-				INSERT INTO $table SELECT i, i, repeat('x', 364) FROM generate_series(0, 1599) AS i;
-				DELETE FROM $table WHERE k % 3 = 0;};
+	subtest "unlogged tables, then $ending" => sub {
+		my $crash = $ending ne 'fast';
+		my %tables = map { $_ => "unlogged_${_}_$ending" } keys %moments;
+		my $fill = q{
+			INSERT INTO %1$s SELECT i, i, repeat('x', 364) FROM generate_series(0, 1599) AS i;
+			DELETE FROM %1$s WHERE k %% 3 = 0;};
+
+		foreach my $where (sort keys %moments)
+		{
+			my $table = $tables{$where};
 
 			$node->safe_psql('postgres', qq{
 				CREATE UNLOGGED TABLE $table (k int, v int, filler text) WITH (autovacuum_enabled = off);
 				CREATE INDEX ${table}_k ON $table (k);
 				CREATE INDEX ${table}_v ON $table (v);
-				CREATE INDEX ${table}_h ON $table USING hash (v);
-				$fill});
+				CREATE INDEX ${table}_h ON $table USING hash (v);}
+				. sprintf($fill, $table));
 			stop_vacuum(
 				$node, $table,
 				way => 'cancel',
@@ -156,19 +159,23 @@ foreach my $where (qw(scan indexes reaping))
 				when => $moments{$where}[1],
 				set => [$Resume::slowly],
 				holder => $where eq 'indexes' ? hold_index($node, $table, 'v') : undef);
-			if ($ending eq 'kill_backend')
-			{
-				kill_session();
-			}
-			else
-			{
-				crash_node($node, $ending);
-				$node->start;
-			}
-			my $crash = $ending ne 'fast';
+		}
+		if ($ending eq 'kill_backend')
+		{
+			kill_session();
+		}
+		else
+		{
+			crash_node($node, $ending);
+			$node->start;
+		}
+		foreach my $where (sort keys %moments)
+		{
+			my $table = $tables{$where};
+
 			is($node->safe_psql('postgres', "SELECT count(*) FROM $table"), $crash ? 0 : 1066,
-				$crash ? 'the table is empty' : 'the table is as it was');
-			$node->safe_psql('postgres', $fill) if $crash;
+				$crash ? "$table is empty" : "$table is as it was");
+			$node->safe_psql('postgres', sprintf($fill, $table)) if $crash;
 
 			my $log = log_end($node);
 			my $rest = vacuum($node, $table);
@@ -181,8 +188,8 @@ foreach my $where (qw(scan indexes reaping))
 				continued($rest, verified => 0);
 			}
 			settled($node, $table);
-		};
-	}
+		}
+	};
 }
 
 only_asked_for_crashes($node);
