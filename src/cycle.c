@@ -364,9 +364,15 @@ cycle_begin_new_set(VacuumRun *run)
 
 	cycle->set_number++;
 	cycle->rewrite_chunks = true;
-	cycle->drop_indexes = true;
 	for (int i = 0; i < run->nindexes; i++)
-		cycle->indexes[i] = (IndexRecord) {0};
+	{
+		IndexRecord *record = &cycle->indexes[i];
+
+		/* done with no set, but what it has counted stays */
+		record->set_number = 0;
+		if (record->index != InvalidOid)
+			record_seal(record, sizeof(*record), RECORD_INDEX);
+	}
 }
 
 /*
@@ -443,6 +449,7 @@ cycle_load_pending(VacuumRun *run)
 	cycle->chunks = cycle->base.chunks;
 	cycle->chunked_tids = cycle->base.pending_tids;
 	cycle->saved_tids = run->dead.count;
+	cycle->drop_indexes = !vouched || !complete;
 	if (!vouched || !complete || run->dead.count != cycle->base.pending_tids)
 		cycle_begin_new_set(run);
 
