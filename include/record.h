@@ -100,14 +100,21 @@ typedef struct CycleCounters
 
 /*
  * Live rows by range of blocks: a page that is scanned again counts as it is then,
- * and what it counted before is taken to be its range's average.
+ * and what it counted before is taken to be the average of its range's pages that
+ * had dead line pointers, for it is most likely one of these.
  */
 #define LIVE_RANGES 64
 
-typedef struct LiveRange
+typedef struct LivePages
 {
 	int64_t		tuples;
 	int64_t		pages;			/* scanned */
+} LivePages;
+
+typedef struct LiveRange
+{
+	LivePages	with_dead;
+	LivePages	without_dead;
 } LiveRange;
 
 typedef struct CycleRecord

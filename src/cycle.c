@@ -474,18 +474,31 @@ cycle_begin(VacuumRun *run)
  *----------
  */
 
+/* Take so many pages out of the count; returns how many there were not. */
+static BlockNumber
+take_out(LivePages *live, BlockNumber pages)
+{
+	BlockNumber taken = Min(pages, live->pages);
+
+	if (taken == 0)
+		return pages;
+	live->tuples -= (int64) ((double) live->tuples * taken / live->pages);
+	live->pages -= taken;
+	return pages - taken;
+}
+
 /* The live rows of one range, as they were found last. */
 static LiveRange
 live_range(VacuumRun *run, int i)
 {
-	const RunCounters *done = &run->done;
+	const LiveRange *found = &run->done.live[i];
 	LiveRange	range = run->cycle.base.live[i];
 
-	if (range.pages > 0)
-		range.tuples -= (int64) ((double) range.tuples *
-								 Min(done->pages_again[i], range.pages) / range.pages);
-	range.tuples += done->live[i].tuples;
-	range.pages += done->live[i].pages - done->pages_again[i];
+	(void) take_out(&range.without_dead, take_out(&range.with_dead, run->done.pages_again[i]));
+	range.with_dead.tuples += found->with_dead.tuples;
+	range.with_dead.pages += found->with_dead.pages;
+	range.without_dead.tuples += found->without_dead.tuples;
+	range.without_dead.pages += found->without_dead.pages;
 	return range;
 }
 
@@ -501,7 +514,11 @@ sum_counters(VacuumRun *run)
 	sum.missed_dead_tuples = done->missed_dead_tuples;
 	sum.live_tuples = 0;
 	for (int i = 0; i < LIVE_RANGES; i++)
-		sum.live_tuples += live_range(run, i).tuples;
+	{
+		LiveRange	range = live_range(run, i);
+
+		sum.live_tuples += range.with_dead.tuples + range.without_dead.tuples;
+	}
 
 	sum.scanned_pages += done->scanned_pages - done->rescanned_pages;
 	sum.rescanned_pages += done->rescanned_pages;

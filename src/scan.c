@@ -214,9 +214,11 @@ count_page(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
 {
 	RunCounters *done = &run->done;
 	int			range = Min(block / run->cycle.range_blocks, LIVE_RANGES - 1);
+	LivePages  *live = outcome->ndead > 0 ? &done->live[range].with_dead :
+		&done->live[range].without_dead;
 
-	done->live[range].pages++;
-	done->live[range].tuples += outcome->live_tuples;
+	live->pages++;
+	live->tuples += outcome->live_tuples;
 	done->pages_again[range] += run->scan.wrapping;
 
 	done->tuples_deleted += outcome->tuples_deleted;

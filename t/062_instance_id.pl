@@ -95,22 +95,28 @@ foreach my $damage (qw(removed cut garbled))
 	};
 }
 
-# A vacuum without regard to the record could not remove it, and the server crashed
-# before anybody could write to the store again.
-subtest 'forgetting fails, then all are killed' => sub {
-	interrupted($node, 'unforgotten', 'indexes');
-	chmod 0400, glob "$store/*";
-	chmod 0500, $store;
-	my ($rc, undef, $stderr) = $node->psql('postgres', 'SET vacuum_resume.enabled = off; VACUUM unforgotten');
-	is($rc, 0, 'the vacuum is done');
-	like($stderr, qr/WARNING:  could not remove the saved progress of the vacuum of table "public\.unforgotten"/, '  with a warning');
-	fill_holes($node, 'unforgotten', 1_000_000);
-	crash_node($node, 'kill_all');
-	chmod 0700, $store;
-	chmod 0600, glob "$store/*";
-	$node->start;
-	mistrusts($node, 'unforgotten');
-};
+# A vacuum without regard to the record cannot remove it: then it must not be trusted
+# any more, in this server's life and after it.
+foreach my $then ('goes on', 'fast', 'kill_all')
+{
+	subtest "forgetting fails, and the server: $then" => sub {
+		my $table = 'unforgotten_' . ($then =~ s/\W/_/r);
+
+		interrupted($node, $table, 'indexes');
+		chmod 0400, glob "$store/*";
+		chmod 0500, $store;
+		my ($rc, undef, $stderr) = $node->psql('postgres', "SET vacuum_resume.enabled = off; VACUUM $table");
+		is($rc, 0, 'the vacuum is done');
+		like($stderr, qr/WARNING:  could not remove the saved progress of the vacuum of table "public\.$table"/,
+			'  with a warning');
+		fill_holes($node, $table, 1_000_000);
+		crash_node($node, $then) if $then ne 'goes on';
+		chmod 0700, $store;
+		chmod 0600, glob "$store/*";
+		$node->start if $then ne 'goes on';
+		mistrusts($node, $table);
+	};
+}
 
 # A session has the store open when it is removed under the running server.
 subtest 'the store is removed, but a session has it open' => sub {
