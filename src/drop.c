@@ -25,7 +25,14 @@
 
 static object_access_hook_type previous_hook = NULL;
 
-/* TableKeys dropped by this transaction, in TopTransactionContext */
+/* Something dropped by this transaction */
+typedef struct Dropped
+{
+	TableKey	key;
+	int			nest_level;		/* of the subtransaction that counts for it */
+} Dropped;
+
+/* All of these, in TopTransactionContext */
 static List *dropped = NIL;
 
 /* What cannot be forgotten must not be trusted; failing is no reason to fail a DROP. */
@@ -40,10 +47,11 @@ static void
 note_dropped(Oid database, Oid relation)
 {
 	MemoryContext context = MemoryContextSwitchTo(TopTransactionContext);
-	TableKey   *key = palloc(sizeof(TableKey));
+	Dropped    *drop = palloc(sizeof(Dropped));
 
-	*key = (TableKey) {.database = database, .relation = relation};
-	dropped = lappend(dropped, key);
+	*drop = (Dropped) {.key = {.database = database, .relation = relation},
+	.nest_level = GetCurrentTransactionNestLevel()};
+	dropped = lappend(dropped, drop);
 	MemoryContextSwitchTo(context);
 }
 
@@ -56,7 +64,7 @@ forget_at_commit(XactEvent event, void *arg)
 	{
 		case XACT_EVENT_COMMIT:
 			foreach(cell, dropped)
-				forget(lfirst(cell));
+				forget(&((Dropped *) lfirst(cell))->key);
 			dropped = NIL;
 			break;
 		case XACT_EVENT_ABORT:
@@ -69,6 +77,28 @@ forget_at_commit(XactEvent event, void *arg)
 		case XACT_EVENT_PARALLEL_PRE_COMMIT:
 		case XACT_EVENT_PRE_PREPARE:
 			break;
+	}
+}
+
+/* A subtransaction's drops become its parent's, or are undone. */
+static void
+follow_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	ListCell   *cell;
+
+	if (event != SUBXACT_EVENT_COMMIT_SUB && event != SUBXACT_EVENT_ABORT_SUB)
+		return;
+	foreach(cell, dropped)
+	{
+		Dropped    *drop = lfirst(cell);
+
+		if (drop->nest_level < level)
+			continue;
+		if (event == SUBXACT_EVENT_COMMIT_SUB)
+			drop->nest_level = level - 1;
+		else
+			dropped = foreach_delete_current(dropped, cell);
 	}
 }
 
@@ -107,4 +137,5 @@ drop_install(void)
 	previous_hook = object_access_hook;
 	object_access_hook = see_access;
 	RegisterXactCallback(forget_at_commit, NULL);
+	RegisterSubXactCallback(follow_subtransaction, NULL);
 }
