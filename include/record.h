@@ -103,7 +103,7 @@ typedef struct CycleCounters
  * and what it counted before is taken to be the average of its range's pages that
  * had dead line pointers, for it is most likely one of these.
  */
-#define LIVE_RANGES 64
+#define LIVE_RANGES 32
 
 typedef struct LivePages
 {
