@@ -103,12 +103,12 @@ typedef struct CycleCounters
  * and what it counted before is taken to be the average of its range's pages that
  * had dead line pointers, for it is most likely one of these.
  */
-#define LIVE_RANGES 32
+#define LIVE_RANGES 16
 
 typedef struct LivePages
 {
-	int64_t		tuples;
-	int64_t		pages;			/* scanned */
+	float		tuples;			/* an estimate, and the record has to be small */
+	float		pages;			/* scanned */
 } LivePages;
 
 typedef struct LiveRange

@@ -81,8 +81,11 @@ typedef struct RunCounters
 	int64		live_tuples;
 	int64		recently_dead_tuples;
 	int64		missed_dead_tuples;
-	LiveRange	live[LIVE_RANGES];	/* on pages scanned for the first time, or again ... */
-	BlockNumber pages_again[LIVE_RANGES];	/* ... of which these were the latter */
+	int64_t		live_with_dead[LIVE_RANGES];	/* live rows, and pages, by range of blocks: */
+	int64_t		live_without_dead[LIVE_RANGES]; /* with dead line pointers and without */
+	BlockNumber pages_with_dead[LIVE_RANGES];
+	BlockNumber pages_without_dead[LIVE_RANGES];
+	BlockNumber pages_again[LIVE_RANGES];	/* of these pages, scanned in a wrap */
 	int64		taken_over_items;	/* pending TIDs of earlier runs */
 	BlockNumber taken_over_pages;
 } RunCounters;

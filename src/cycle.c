@@ -27,6 +27,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/amapi.h"
 #include "access/multixact.h"
 #include "access/transam.h"
@@ -478,11 +480,11 @@ cycle_begin(VacuumRun *run)
 static BlockNumber
 take_out(LivePages *live, BlockNumber pages)
 {
-	BlockNumber taken = Min(pages, live->pages);
+	BlockNumber taken = Min(pages, (BlockNumber) live->pages);
 
 	if (taken == 0)
 		return pages;
-	live->tuples -= (int64) ((double) live->tuples * taken / live->pages);
+	live->tuples -= live->tuples * taken / live->pages;
 	live->pages -= taken;
 	return pages - taken;
 }
@@ -491,14 +493,14 @@ take_out(LivePages *live, BlockNumber pages)
 static LiveRange
 live_range(VacuumRun *run, int i)
 {
-	const LiveRange *found = &run->done.live[i];
+	const RunCounters *done = &run->done;
 	LiveRange	range = run->cycle.base.live[i];
 
-	(void) take_out(&range.without_dead, take_out(&range.with_dead, run->done.pages_again[i]));
-	range.with_dead.tuples += found->with_dead.tuples;
-	range.with_dead.pages += found->with_dead.pages;
-	range.without_dead.tuples += found->without_dead.tuples;
-	range.without_dead.pages += found->without_dead.pages;
+	(void) take_out(&range.without_dead, take_out(&range.with_dead, done->pages_again[i]));
+	range.with_dead.tuples += done->live_with_dead[i];
+	range.with_dead.pages += done->pages_with_dead[i];
+	range.without_dead.tuples += done->live_without_dead[i];
+	range.without_dead.pages += done->pages_without_dead[i];
 	return range;
 }
 
@@ -512,12 +514,18 @@ sum_counters(VacuumRun *run)
 	/* rows that are dead but could not be removed are on pages that each run scans */
 	sum.recently_dead_tuples = done->recently_dead_tuples;
 	sum.missed_dead_tuples = done->missed_dead_tuples;
-	sum.live_tuples = 0;
-	for (int i = 0; i < LIVE_RANGES; i++)
+	sum.live_tuples = done->live_tuples;
+	if (run->cycle.resumed)
 	{
-		LiveRange	range = live_range(run, i);
+		double		live_tuples = 0;
 
-		sum.live_tuples += range.with_dead.tuples + range.without_dead.tuples;
+		for (int i = 0; i < LIVE_RANGES; i++)
+		{
+			LiveRange	range = live_range(run, i);
+
+			live_tuples += range.with_dead.tuples + range.without_dead.tuples;
+		}
+		sum.live_tuples = (int64) rint(live_tuples);
 	}
 
 	sum.scanned_pages += done->scanned_pages - done->rescanned_pages;

@@ -214,11 +214,17 @@ count_page(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
 {
 	RunCounters *done = &run->done;
 	int			range = Min(block / run->cycle.range_blocks, LIVE_RANGES - 1);
-	LivePages  *live = outcome->ndead > 0 ? &done->live[range].with_dead :
-		&done->live[range].without_dead;
 
-	live->pages++;
-	live->tuples += outcome->live_tuples;
+	if (outcome->ndead > 0)
+	{
+		done->pages_with_dead[range]++;
+		done->live_with_dead[range] += outcome->live_tuples;
+	}
+	else
+	{
+		done->pages_without_dead[range]++;
+		done->live_without_dead[range] += outcome->live_tuples;
+	}
 	done->pages_again[range] += run->scan.wrapping;
 
 	done->tuples_deleted += outcome->tuples_deleted;
