@@ -79,7 +79,7 @@ settings_define(void)
 							"Sets the largest size of the store of interrupted vacuums.",
 							NULL,
 							&setting_store_size,
-							256 * 1024, 64, INT_MAX,
+							256 * 1024, 128, INT_MAX,
 							preloading ? PGC_POSTMASTER : PGC_SUSET, GUC_UNIT_KB,
 							NULL, NULL, NULL);
 

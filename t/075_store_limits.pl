@@ -100,7 +100,7 @@ $node->stop;
 # A store that is too small
 ###############################################################################
 
-$node = resume_node('small', conf => "autovacuum = off\nvacuum_resume.store_size = '64kB'\n");
+$node = resume_node('small', conf => "autovacuum = off\nvacuum_resume.store_size = '128kB'\n");
 
 # In slices, with a list that outgrows the store
 subtest 'no room for the list' => sub {
