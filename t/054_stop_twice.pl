@@ -28,7 +28,7 @@ sub times_scanned
 # Slices of the time it needs
 ###############################################################################
 
-make_table($node, $_) foreach qw(whole sliced cancelled);
+make_table($node, $_) foreach qw(whole sliced hurried cancelled);
 my $whole = vacuum_by_server($node, 'whole');
 my $facts = facts($node, 'whole');
 
@@ -41,6 +41,16 @@ subtest 'slices by MAX_DURATION' => sub {
 	is(times_scanned($report), 'h:1 k:1 v:1', '  and no index');
 	is($report->{cycle_removed}, $whole->{removed}, '  and remove what one vacuum does');
 	finished_alike($node, 'sliced', whole => $facts);
+};
+
+# However short its time is, each run gets something done: some pages, or an index
+subtest 'slices of a millisecond' => sub {
+	my $report = vacuum_in_slices($node, 'hurried', slice => '1ms', most => 60);
+
+	cmp_ok($report->{runs}, '>', 5, 'it takes some slices');
+	cmp_ok($report->{scanned}, '<=', 1.02 * $whole->{scanned}, '  that scan no page twice');
+	is(times_scanned($report), 'h:1 k:1 v:1', '  and no index');
+	finished_alike($node, 'hurried', whole => $facts);
 };
 
 subtest 'cancelled every thirty pages' => sub {

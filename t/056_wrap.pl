@@ -65,6 +65,8 @@ sub all_gone
 	is($facts->{dead_items}, 0, '  nor dead line pointer');
 	is($facts->{n_dead}, 0, '  nor does pg_stat believe so');
 	is($facts->{relallvisible}, $facts->{relpages}, '  all pages are all-visible');
+	my $rows = $node->safe_psql('postgres', "SELECT count(*) FROM $table");
+	cmp_ok(abs($facts->{reltuples} - $rows), '<=', 0.05 * $rows, '  reltuples is about right');
 	is(record($node, $table), undef, '  nothing is left to go on with');
 	Oracle::table_ok($node, 'postgres', $table, '  and the table is sound');
 	is_deeply([ Oracle::same_rows($node, 'postgres', $table, 'v = 7') ], [], '  the hash index too')
@@ -157,6 +159,41 @@ subtest 'somebody still saw the rows, then no longer' => sub {
 	is($rest->{run}, 2, 'the next vacuum goes on');
 	is($rest->{cycle_dead}, 600 + 800, '  and removes them');
 	all_gone('seen');
+};
+
+###############################################################################
+# A table whose pages do not become all-visible
+###############################################################################
+
+# A worker that has to look at each page of the scanned part again is stopped before
+# it is through. The next one need not begin there anew: it goes on, and so all of
+# them together get to the table's end.
+make_table($node, 'never_visible', pages => 160);
+subtest 'autovacuum gets through a table that others keep busy' => sub {
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1;');
+	$node->safe_psql('postgres', 'DELETE FROM never_visible WHERE k % 10 = 5');
+	$node->safe_psql('postgres', "ALTER SYSTEM SET vacuum_resume.max_duration = '250ms'");
+	$node->reload;
+	my $vacuum = start_vacuum($node, 'never_visible', worker => 1, set => [$Resume::slowly]);
+	ok( $node->poll_query_until('postgres',
+			"SELECT pg_stat_get_autovacuum_count('never_visible'::regclass) > 0"),
+		'it is done at last');
+	$node->safe_psql('postgres', 'ALTER TABLE never_visible SET (autovacuum_enabled = off)');
+	$node->safe_psql('postgres', 'ALTER SYSTEM RESET vacuum_resume.max_duration');
+	$node->reload;
+	my $stops = () = log_since($node, $vacuum->{log}) =~
+	  /LOG:  vacuum of table "public\.never_visible" stopped after its maximum duration/g;
+
+	cmp_ok($stops, '>=', 3, "  after $stops stops");
+	is(record($node, 'never_visible'), undef, '  nothing is left to go on with');
+	is(facts($node, 'never_visible')->{dead_items}, 0, '  no dead line pointer is left');
+	cmp_ok(facts($node, 'never_visible')->{n_dead}, '>', 0, '  and pg_stat knows of rows that had to stay');
+	Oracle::table_ok($node, 'postgres', 'never_visible');
+	$session->quit;
+	vacuum($node, 'never_visible', options => 'INDEX_CLEANUP on');
+	all_gone('never_visible');
 };
 
 ###############################################################################
