@@ -360,6 +360,18 @@ choose_id(void)
 		shared->store_is_from_the_future = is_from_the_future(&note, &control);
 	}
 
+	/*
+	 * Now, not when it is first opened: by then the cluster's WAL may have come
+	 * as far as the store believes it is, or this be forgotten in a crash.
+	 */
+	if (shared->store_is_from_the_future && data_file_exists())
+	{
+		if (rename(DATA_PATH, SET_ASIDE_PATH) == 0)
+			ereport(LOG,
+					(errmsg("pg_vacuum_resume set its store aside: it was written by a later state of this cluster")));
+		(void) unlink(IDENTITY_PATH);
+	}
+
 	if (keep)
 		memcpy(own_id, note.id, INSTANCE_ID_BYTES);
 	else
