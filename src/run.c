@@ -407,13 +407,13 @@ cover_table(VacuumRun *run)
 	if (result != STEP_DONE)
 		return result;
 
-	estimate_tuples(run);
 	if (run->dead.count > 0)
 		result = remove_dead_tids(run);
 	if (result == STEP_DONE)
 		result = look_again(run);
 	if (result != STEP_DONE)
 		return result;
+	estimate_tuples(run);
 
 	/* a run that continues a cycle has left ranges behind here and there */
 	if (run->cycle.resumed)
