@@ -347,7 +347,8 @@ choose_id(void)
 	bool		keep = false;
 	bool		after_clean_stop = false;
 
-	if (!have_own_id && is_restored())
+	/* without a note nothing tells whether the store is older or newer than the cluster */
+	if (!have_own_id && (is_restored() || !noted))
 		shared->store_is_from_the_future = true;
 	else if (noted && have_own_id)
 		keep = memcmp(note.id, own_id, INSTANCE_ID_BYTES) == 0;
@@ -368,7 +369,7 @@ choose_id(void)
 	{
 		if (rename(DATA_PATH, SET_ASIDE_PATH) == 0)
 			ereport(LOG,
-					(errmsg("pg_vacuum_resume set its store aside: it was written by a later state of this cluster")));
+					(errmsg("pg_vacuum_resume set its store aside: it may have been written by a later state of this cluster")));
 		(void) unlink(IDENTITY_PATH);
 	}
 
