@@ -365,9 +365,14 @@ choose_id(void)
 	 * Now, not when it is first opened: by then the cluster's WAL may have come
 	 * as far as the store believes it is, or this be forgotten in a crash.
 	 */
-	if (shared->store_is_from_the_future && data_file_exists())
+	if (shared->store_is_from_the_future)
 	{
-		if (rename(DATA_PATH, SET_ASIDE_PATH) == 0)
+		bool		exists = data_file_exists();
+
+		/* what is made there from now on is of the present */
+		if (!exists || rename(DATA_PATH, SET_ASIDE_PATH) == 0)
+			shared->store_is_from_the_future = false;
+		if (exists && !shared->store_is_from_the_future)
 			ereport(LOG,
 					(errmsg("pg_vacuum_resume set its store aside: it may have been written by a later state of this cluster")));
 		(void) unlink(IDENTITY_PATH);
