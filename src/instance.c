@@ -249,7 +249,7 @@ write_note(const Note *note)
 
 /* Make sure that no note can be believed any more, whatever it takes. */
 static bool
-destroy_note(void)
+destroy_note(bool was_noted)
 {
 	int			fd;
 	bool		emptied;
@@ -264,8 +264,9 @@ destroy_note(void)
 		close(fd);
 		return emptied;
 	}
+	/* a note that we wrote and that is gone has been moved away, and can come back */
 	if (errno == ENOENT)
-		return true;
+		return !was_noted;
 
 	/* a directory that cannot be written to may still have a file that can */
 	fd = BasicOpenFile(NOTE_PATH, O_WRONLY | O_TRUNC | PG_BINARY);
@@ -546,11 +547,13 @@ bool
 instance_distrust(bool may_wait)
 {
 	bool		certain;
+	bool		was_noted;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	was_noted = !XLogRecPtrIsInvalid(shared->noted_redo);
 	pg_atomic_fetch_add_u64(generation, 1);
 	shared->noted_redo = InvalidXLogRecPtr;
-	certain = shared->no_note || destroy_note();
+	certain = shared->no_note || destroy_note(was_noted);
 	shared->no_note = certain;
 	LWLockRelease(shared->lock);
 
