@@ -39,6 +39,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "common/file_perm.h"
 #include "miscadmin.h"
 #include "storage/fd.h"
@@ -407,7 +408,8 @@ perform(const Request *request)
 				(errmsg("pg_vacuum_resume's store was removed or replaced while the server was running"),
 				 errdetail("No saved progress is trusted any more.")));
 		instance_store_seen(false);
-		(void) instance_distrust(!proc_exit_inprogress);
+		/* not where an error could not be thrown: at exit, or while a transaction commits */
+		(void) instance_distrust(!proc_exit_inprogress && IsTransactionState());
 	}
 	return result;
 }
