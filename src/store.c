@@ -50,7 +50,11 @@
 #include "datafile.h"
 #include "instance.h"
 #include "settings.h"
+#include "soundness.h"
 #include "store.h"
+
+/* Beyond vacuum_resume.store_size, for all but lists of row pointers */
+#define RESERVED_BYTES ((size_t) 1024 * 1024)
 
 typedef struct Store
 {
@@ -210,14 +214,22 @@ static StoreResult
 open_environment(bool *damaged)
 {
 	Store		opening = {.owner = MyProcPid, .epoch = instance_store_epoch()};
+	const char *problem;
 	int			error;
 	int			dead_readers;
 
 	*damaged = false;
+	if ((problem = store_file_problem(DATA_PATH)) != NULL)
+	{
+		*damaged = true;
+		snprintf(last_error, sizeof(last_error), "%s", problem);
+		return STORE_FAILED;
+	}
 	if ((error = mdb_env_create(&opening.env)) != 0)
 		return failed("could not create an environment", error);
 
-	if ((error = mdb_env_set_mapsize(opening.env, (size_t) setting_store_size * 1024)) != 0 ||
+	if ((error = mdb_env_set_mapsize(opening.env,
+									 (size_t) setting_store_size * 1024 + RESERVED_BYTES)) != 0 ||
 		(error = mdb_env_set_maxdbs(opening.env, STORE_DATABASES)) != 0 ||
 		(error = mdb_env_set_maxreaders(opening.env, MaxBackends + 16)) != 0 ||
 		(error = mdb_env_open(opening.env, STORE_DIRECTORY,
@@ -305,6 +317,7 @@ open_store(bool create)
 		result = open_environment(&damaged);
 		if (damaged && set_aside("it is damaged"))
 		{
+			found_damage = true;
 			result = open_environment(&damaged);
 			dealt_with_damage = true;
 		}
@@ -654,6 +667,41 @@ continues_list(MDB_txn *txn, const StoreChange *change)
 		stored.set_number == change->cycle->set_number && stored.chunks == chunks_before;
 }
 
+/*
+ * Is there room for one more chunk?  The last part of the store is reserved for
+ * what is small, and for removing: LMDB cannot even do that without a few pages.
+ */
+static bool
+has_room(size_t bytes)
+{
+	MDB_txn    *txn;
+	MDB_dbi		free_list = 0;	/* LMDB's own, always open */
+	MDB_envinfo info;
+	MDB_stat	stats;
+	MDB_cursor *cursor;
+	MDB_val		key,
+				data;
+	size_t		free_pages = 0;
+
+	if (mdb_env_info(store.env, &info) != 0 || mdb_env_stat(store.env, &stats) != 0 ||
+		begin(MDB_RDONLY, &txn) != 0)
+		return true;			/* writing will tell */
+	if (mdb_cursor_open(txn, free_list, &cursor) == 0)
+	{
+		while (mdb_cursor_get(cursor, &key, &data, MDB_NEXT) == 0)
+		{
+			size_t		pages;
+
+			memcpy(&pages, data.mv_data, sizeof(pages));
+			free_pages += pages;
+		}
+		mdb_cursor_close(cursor);
+	}
+	mdb_txn_abort(txn);
+	return (info.me_last_pgno + 1 - free_pages) * stats.ms_psize + bytes <=
+		(size_t) setting_store_size * 1024;
+}
+
 /* Make one save's changes within a transaction. */
 static int
 apply_change(MDB_txn *txn, const StoreChange *change)
@@ -715,7 +763,8 @@ write_change(const Request *request)
 			return STORE_REPLACED;
 		}
 		(void) instance_note();
-		error = begin(0, &txn);
+		error = request->change->chunk == NULL || has_room(request->change->chunk_bytes) ?
+			begin(0, &txn) : MDB_MAP_FULL;
 		if (error == 0)
 		{
 			error = apply_change(txn, request->change);

@@ -18,6 +18,9 @@
 #include "common/controldata_utils.h"
 
 #include "reader.h"
+#include "soundness.h"
+
+#define CHECK_ATTEMPTS 5
 
 #define STORE_DIRECTORY "pg_vacuum_resume"
 
@@ -73,6 +76,7 @@ reader_open(const char *data_directory, ProblemReport report, void *arg)
 	MDB_envinfo info;
 	MDB_stat	stats;
 	unsigned int flags = MDB_RDONLY | MDB_NOTLS;
+	const char *problem;
 	int			error;
 
 	snprintf(directory, sizeof(directory), "%s/%s", data_directory, STORE_DIRECTORY);
@@ -88,6 +92,20 @@ reader_open(const char *data_directory, ProblemReport report, void *arg)
 		report("the store is not that of this data directory; the server will set it aside",
 			   NULL, arg);
 		return false;
+	}
+
+	for (int attempt = 1; (problem = store_file_problem(path)) != NULL; attempt++)
+	{
+		/* a server may be writing to it */
+		if (attempt == CHECK_ATTEMPTS)
+		{
+			char		text[256];
+
+			snprintf(text, sizeof(text), "the store is damaged: %s", problem);
+			report(text, NULL, arg);
+			return false;
+		}
+		pg_usleep(10000);
 	}
 
 	snprintf(path, sizeof(path), "%s/lock.mdb", directory);
