@@ -248,7 +248,9 @@ sub prepare_entries
 {
 	my ($node, $db) = @_;
 
-	# A b-tree's leaf page begins with its upper bound, unless it is the rightmost.
+	# A b-tree's leaf page begins with its upper bound, unless it is the rightmost. A
+	# bucket of a hash index that was split keeps the entries that were copied from it
+	# until it is cleaned up.
 	$node->safe_psql($db, <<'EOQ');
 SET client_min_messages = warning;
 CREATE EXTENSION IF NOT EXISTS pageinspect;
@@ -287,10 +289,11 @@ BEGIN
 			WHERE s.type = 'l' AND i.itemoffset > (s.btpo_next <> 0)::int;
 		ELSE
 			CREATE TEMP TABLE entries AS
-			SELECT i.ctid AS tid
-			FROM generate_series(1, index.pages - 1) AS block,
-				get_raw_page(index.name, block::int) AS page, hash_page_items(page) AS i
-			WHERE hash_page_type(page) IN ('bucket', 'overflow');
+			SELECT tid FROM (
+				SELECT DISTINCT i.ctid AS tid, i.data
+				FROM generate_series(1, index.pages - 1) AS block,
+					get_raw_page(index.name, block::int) AS page, hash_page_items(page) AS i
+				WHERE hash_page_type(page) IN ('bucket', 'overflow')) AS x;
 		END IF;
 		ANALYZE pg_temp.entries;
 		RETURN QUERY
