@@ -53,10 +53,10 @@ subtest 'slices of a millisecond' => sub {
 	finished_alike($node, 'hurried', whole => $facts);
 };
 
-subtest 'cancelled every thirty pages' => sub {
+subtest 'cancelled every 25 pages' => sub {
 	my @places = (
-		(map { [ 'scanning heap', "heap_blks_scanned >= $_", 'cancel' ] } map { 30 * $_ } 1 .. 12),
-		(map { [ 'vacuuming heap', "heap_blks_vacuumed >= $_", 'cancel' ] } map { 30 * $_ } 1 .. 12));
+		(map { [ 'scanning heap', "heap_blks_scanned >= $_", 'cancel' ] } map { 25 * $_ } 1 .. 12),
+		(map { [ 'vacuuming heap', "heap_blks_vacuumed >= $_", 'cancel' ] } map { 25 * $_ } 1 .. 12));
 	my $report = vacuum_with_stops($node, 'cancelled', \@places, set => [$Resume::slowly]);
 
 	is($report->{run}, 25, 'after 24 stops it is done');
@@ -94,11 +94,11 @@ subtest 'stopped in each phase of each index pass' => sub {
 			[ 'scanning heap', 'heap_blks_scanned >= 500', 'cancel' ],
 			[ 'vacuuming indexes', 'heap_blks_scanned < 1000', 'cancel' ],
 			[ 'vacuuming heap', 'heap_blks_vacuumed >= 300', 'terminate' ],
-			[ 'scanning heap', 'heap_blks_scanned >= 950', 'cancel' ],
+			[ 'scanning heap', 'heap_blks_scanned >= 900', 'cancel' ],
 			[ 'vacuuming indexes', 'heap_blks_scanned = 1000', 'terminate' ],
-			[ 'vacuuming heap', 'heap_blks_vacuumed >= 950', 'cancel' ],
+			[ 'vacuuming heap', 'heap_blks_vacuumed >= 900', 'cancel' ],
 		],
-		set => [ $little_memory, 'vacuum_cost_delay = 0.5' ]);
+		set => [ $little_memory, 'vacuum_cost_delay = 2' ]);
 
 	is($report->{run}, 7, 'after six stops it is done');
 	cmp_ok($report->{cycle_scanned} + $report->{cycle_again}, '<=', 1001, '  and has scanned no page twice');
@@ -232,8 +232,8 @@ my $bare_facts = facts($node, 'bare');
 subtest 'without indexes' => sub {
 	my $lsn = $node->lsn('insert');
 	my @places = map { [ 'scanning heap', "heap_blks_scanned >= $_", $_ % 100 ? 'cancel' : 'terminate' ] }
-	  map { 35 * $_ } 1 .. 10;
-	push @places, [ 'scanning heap', 'heap_blks_scanned >= 370', 'kill_backend' ];
+	  map { 25 * $_ } 1 .. 10;
+	push @places, [ 'scanning heap', 'heap_blks_scanned >= 280', 'kill_backend' ];
 	my $report = vacuum_with_stops($node, 'bare_stopped', \@places, set => [ $Resume::slowly, $Resume::saving ]);
 
 	is($report->{run}, 12, 'after eleven stops it is done');
