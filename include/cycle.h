@@ -24,6 +24,7 @@ extern bool cycle_between_indexes(VacuumRun *run);
 extern bool cycle_may_reap(VacuumRun *run, BlockNumber block);
 extern void cycle_distrust_pending(VacuumRun *run);
 extern CycleCounters cycle_counters(VacuumRun *run);
+extern bool cycle_keeps_promise(VacuumRun *run);
 extern void cycle_stopped(VacuumRun *run, CycleStop stop);
 extern void cycle_finished(VacuumRun *run);
 

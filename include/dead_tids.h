@@ -43,6 +43,8 @@ extern void dead_tids_append(DeadTids *dead, uint32_t block,
 							 const uint16_t *offsets, int noffsets);
 extern void dead_tids_begin_lower(DeadTids *dead);
 extern void dead_tids_sort(DeadTids *dead);
+extern int	dead_tids_leave_out_known(const DeadTids *dead, uint32_t block,
+									  uint16_t *offsets, int noffsets);
 extern bool dead_tids_have_block(const DeadTids *dead, uint32_t block);
 extern int	dead_tids_next_page(const DeadTids *dead, int64_t *position,
 								uint32_t *block, uint16_t *offsets);

@@ -19,7 +19,7 @@
 
 #include "dead_tids.h"
 
-#define RECORD_FORMAT 1
+#define RECORD_FORMAT 2
 
 /* Named databases of the store */
 #define STORE_CYCLES "cycle"
@@ -92,16 +92,15 @@ typedef struct CycleCounters
 	int64_t		tuples_deleted;
 	int64_t		dead_items;
 	int64_t		live_tuples;
-	int64_t		recently_dead_tuples;
-	int64_t		missed_dead_tuples;
+	int64_t		left_dead_tuples;	/* dead rows that no run could remove */
 	int64_t		index_passes;
 	int64_t		index_scans;	/* single indexes scanned */
 } CycleCounters;
 
 /*
- * Live rows by range of blocks: a page that is scanned again counts as it is then,
- * and what it counted before is taken to be the average of its range's pages that
- * had dead line pointers, for it is most likely one of these.
+ * Rows by range of blocks: a page that is scanned again counts as it is then, and
+ * the live rows that it counted before are taken to be the average of its range's
+ * pages that had dead line pointers, for it is most likely one of these.
  */
 #define LIVE_RANGES 16
 
@@ -115,7 +114,24 @@ typedef struct LiveRange
 {
 	LivePages	with_dead;
 	LivePages	without_dead;
+	float		left_dead_tuples;	/* dead rows that could not be removed */
 } LiveRange;
+
+/*
+ * What the decision between resuming and starting over rests on, as it was when
+ * the record was saved.
+ */
+typedef struct Estimate
+{
+	int64_t		ahead;			/* vacuumable pages in the tail ... */
+	int64_t		behind;			/* ... and in the head */
+	int64_t		pending_pages;	/* pages of the head with pending TIDs */
+	int64_t		index_pages;
+	int64_t		index_pages_done;	/* of indexes that are done with the pending TIDs */
+	double		dead_rows;		/* as the server's statistics say; negative: unknown */
+	double		live_rows;		/* likewise */
+	double		threshold;		/* dead rows that call autovacuum */
+} Estimate;
 
 typedef struct CycleRecord
 {
@@ -144,6 +160,12 @@ typedef struct CycleRecord
 	uint64_t	carry_xid;
 	uint64_t	carry_mxid;
 
+	/* what the cycle's first run had to freeze, if it was aggressive (R7); or 0 */
+	uint64_t	promise_xid;	/* its FreezeLimit ... */
+	uint64_t	promise_mxid;	/* ... and MultiXactCutoff, */
+	uint32_t	promise_xid_age;	/* and how far these lay before its OldestXmin */
+	uint32_t	promise_mxid_age;	/* and OldestMxact */
+
 	/* pending TIDs */
 	uint64_t	set_number;		/* counts the sets of this cycle (R11) */
 	int64_t		pending_tids;
@@ -153,6 +175,8 @@ typedef struct CycleRecord
 	uint32_t	reap_until_block;	/* those from here on have not */
 	uint32_t	indexes_done;	/* with the set as it is */
 	uint32_t	indexes;
+
+	Estimate	estimate;
 
 	CycleCounters counters;
 	LiveRange	live[LIVE_RANGES];

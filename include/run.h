@@ -52,6 +52,7 @@ typedef struct HeapPass
 	BlockNumber next_block;		/* first block not scanned (nor skipped) yet */
 	BlockNumber end_block;		/* scan up to here */
 	bool		wrapping;		/* these blocks were covered by this cycle before */
+	BlockNumber first_block;	/* where this range begins */
 	int64		complete_tids;	/* dead TIDs of pages that are scanned completely */
 
 	/* what the visibility map says of the blocks from next_block on */
@@ -86,9 +87,19 @@ typedef struct RunCounters
 	BlockNumber pages_with_dead[LIVE_RANGES];
 	BlockNumber pages_without_dead[LIVE_RANGES];
 	BlockNumber pages_again[LIVE_RANGES];	/* of these pages, scanned in a wrap */
+	int64_t		left_dead[LIVE_RANGES]; /* dead rows that could not be removed */
 	int64		taken_over_items;	/* pending TIDs of earlier runs */
 	BlockNumber taken_over_pages;
 } RunCounters;
+
+/* R7: what an aggressive run has to freeze, as full XID and MXID; 0 if nothing. */
+typedef struct Promise
+{
+	uint64		xid;
+	uint64		mxid;
+	uint32		xid_age;		/* before the run's oldest_xmin and oldest_mxid */
+	uint32		mxid_age;
+} Promise;
 
 /* The cycle that the run belongs to, and its record in the store. */
 typedef struct CycleState
@@ -99,6 +110,7 @@ typedef struct CycleState
 	bool		may_reap;		/* R6: the store cannot contradict what we reap */
 	bool		warned;			/* about the store, once a run is enough */
 	CycleRecord base;			/* what earlier runs did; zero in a new cycle */
+	Promise		promise;		/* of the cycle's first run */
 	BlockNumber range_blocks;	/* length of a range of live rows */
 	CycleRecord record;			/* as it was saved last */
 
@@ -158,6 +170,8 @@ typedef struct VacuumRun
 	/* the plan: what this run will do */
 	BlockNumber first_block;	/* where the scan begins */
 	BlockNumber wrap_from;		/* where the wrap begins, below that */
+	bool		scan_pending_again; /* shall a wrap read pages that have pending TIDs? */
+	bool		wrapped_from_there; /* has the wrap got from there to first_block? */
 	BlockNumber rel_blocks;		/* size when the cutoffs were taken, less what was truncated */
 	BlockNumber rel_blocks_at_start;
 	double		old_live_tuples;	/* pg_class.reltuples before */

@@ -11,6 +11,7 @@
 
 extern BlockNumber vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
 									bool frozen_only, bool *skips_unfrozen);
-extern BlockNumber vm_count_not_visible(Relation rel, BlockNumber from, BlockNumber to);
+extern BlockNumber vm_count_unskippable(Relation rel, BlockNumber from, BlockNumber to,
+										bool frozen_only);
 
 #endif							/* PGVR_VM_H */

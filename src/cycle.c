@@ -141,23 +141,66 @@ foreign_record(VacuumRun *run, const CycleRecord *record)
 	return NULL;
 }
 
+/* What this run would have to freeze if it were to cover the whole table. */
+static Promise
+own_promise(VacuumRun *run)
+{
+	const Cutoffs *cutoffs = &run->pages.cutoffs;
+
+	return (Promise) {.xid = full_xid(cutoffs->freeze_limit),
+		.mxid = cutoffs->multixact_cutoff,
+		.xid_age = cutoffs->oldest_xmin - cutoffs->freeze_limit,
+		.mxid_age = cutoffs->oldest_mxid - cutoffs->multixact_cutoff};
+}
+
+/* Is there nothing left that is older than what was promised to be frozen? */
+static bool
+satisfies(uint64 carry_xid, MultiXactId carry_mxid, const Promise *promise)
+{
+	return carry_xid >= promise->xid &&
+		!MultiXactIdPrecedes(carry_mxid, (MultiXactId) promise->mxid);
+}
+
 /*
  * R7: why the record does not let this run keep an aggressive vacuum's promise;
  * NULL if it does.
+ *
+ * The promise of a vacuum that takes many runs is the one it began with, as that
+ * of an uninterrupted one is: with a limit that moved on from run to run, no cycle
+ * would ever be completed on a server where XIDs are used up meanwhile.  But this
+ * run must not have been asked to freeze younger rows than the first was.
  */
 static const char *
 broken_promise(VacuumRun *run, const CycleRecord *record)
 {
-	const Cutoffs *cutoffs = &run->pages.cutoffs;
+	const Promise first = {.xid = record->promise_xid, .mxid = record->promise_mxid};
+	Promise		own = own_promise(run);
 
 	if (!run->pages.aggressive)
 		return NULL;
 	if (record->skipped_all_visible)
 		return "an aggressive vacuum has to scan pages that were skipped";
-	if (record->carry_xid < full_xid(cutoffs->freeze_limit) ||
-		MultiXactIdPrecedes((MultiXactId) record->carry_mxid, cutoffs->multixact_cutoff))
-		return "an aggressive vacuum has to freeze more than was frozen";
-	return NULL;
+	if (satisfies(record->carry_xid, record->carry_mxid, &own))
+		return NULL;
+	if (first.xid != 0 && satisfies(record->carry_xid, record->carry_mxid, &first) &&
+		record->promise_xid_age <= own.xid_age && record->promise_mxid_age <= own.mxid_age)
+		return NULL;
+	return "an aggressive vacuum has to freeze more than was frozen";
+}
+
+/*
+ * R7: has a complete cycle frozen what its first or its last run had to?  Both are
+ * aggressive.
+ */
+bool
+cycle_keeps_promise(VacuumRun *run)
+{
+	const Carry *carry = &run->pages.carry;
+	Promise		own = own_promise(run);
+
+	return satisfies(full_xid(carry->xid), carry->mxid, &own) ||
+		(run->cycle.promise.xid != 0 &&
+		 satisfies(full_xid(carry->xid), carry->mxid, &run->cycle.promise));
 }
 
 /* Why this run is not to continue whatever there is; NULL if it may. */
@@ -215,6 +258,8 @@ cycle_take_up(VacuumRun *run)
 	cycle->phase = CYCLE_SCANNING;
 	cycle->may_reap = true;
 	cycle->set_number = 1;
+	if (run->pages.aggressive)
+		cycle->promise = own_promise(run);
 	cycle->reap_stretch = FIRST_REAP_STRETCH;
 	cycle->range_blocks = run->rel_blocks / LIVE_RANGES + 1;
 	cycle->max_duration = command_options()->max_duration_given ?
@@ -254,6 +299,8 @@ cycle_take_up(VacuumRun *run)
 	run->first_block = Min(base->next_block, run->rel_blocks);
 	run->wrap_from = base->wrapping ? Min(base->wrap_next_block, run->first_block) : 0;
 	run->skipped_all_visible = base->skipped_all_visible != 0;
+	cycle->promise = (Promise) {.xid = base->promise_xid, .mxid = base->promise_mxid,
+		.xid_age = base->promise_xid_age, .mxid_age = base->promise_mxid_age};
 	take_over_carry(run, base);
 	return true;
 }
@@ -389,6 +436,7 @@ cycle_load_pending(VacuumRun *run)
 	TableKey	key = cycle_key(run->rel);
 	StoredCycle stored;
 	DeadTids	loaded;
+	int64		nloaded;
 	bool		complete;
 	bool		vouched = instance_vouches_for(&cycle->base);
 
@@ -408,6 +456,7 @@ cycle_load_pending(VacuumRun *run)
 	dead_tids_init(&loaded, stored.tids, stored.ntids);
 	loaded.count = stored.ntids;
 	dead_tids_sort(&loaded);
+	nloaded = loaded.count;
 
 	/* without indexes a page is reaped when it is scanned, as the head will be */
 	if (run->nindexes == 0)
@@ -452,7 +501,7 @@ cycle_load_pending(VacuumRun *run)
 	cycle->chunked_tids = cycle->base.pending_tids;
 	cycle->saved_tids = run->dead.count;
 	cycle->drop_indexes = !vouched || !complete;
-	if (!vouched || !complete || run->dead.count != cycle->base.pending_tids)
+	if (!vouched || !complete || run->dead.count != nloaded)
 		cycle_begin_new_set(run);
 
 	if (stored.tids != NULL)
@@ -489,12 +538,43 @@ take_out(LivePages *live, BlockNumber pages)
 	return pages - taken;
 }
 
-/* The live rows of one range, as they were found last. */
+static BlockNumber
+overlap(BlockNumber from, BlockNumber to, BlockNumber other_from, BlockNumber other_to)
+{
+	BlockNumber begin = Max(from, other_from);
+	BlockNumber end = Min(to, other_to);
+
+	return end > begin ? end - begin : 0;
+}
+
+/* Which share of a range's part in the head has this run's wrap not been to? */
+static double
+share_not_wrapped(VacuumRun *run, int i)
+{
+	const HeapPass *scan = &run->scan;
+	uint64		from = (uint64) i * run->cycle.range_blocks;
+	uint64		to = i == LIVE_RANGES - 1 ? run->first_block :
+		Min(from + run->cycle.range_blocks, run->first_block);
+	BlockNumber wrapped = 0;
+
+	if (from >= to)
+		return 1;
+	if (scan->wrapping)
+		wrapped = overlap(from, to, scan->first_block, scan->next_block);
+	if (run->wrapped_from_there)
+		wrapped += overlap(from, to, run->wrap_from, run->first_block);
+	return 1 - Min((double) wrapped / (to - from), 1);
+}
+
+/* The rows of one range, as they were found last. */
 static LiveRange
 live_range(VacuumRun *run, int i)
 {
 	const RunCounters *done = &run->done;
 	LiveRange	range = run->cycle.base.live[i];
+
+	/* pages with such rows are not all-visible, so that a wrap comes to all of them */
+	range.left_dead_tuples = range.left_dead_tuples * share_not_wrapped(run, i) + done->left_dead[i];
 
 	(void) take_out(&range.without_dead, take_out(&range.with_dead, done->pages_again[i]));
 	range.with_dead.tuples += done->live_with_dead[i];
@@ -511,21 +591,22 @@ sum_counters(VacuumRun *run)
 	const RunCounters *done = &run->done;
 	CycleCounters sum = run->cycle.base.counters;
 
-	/* rows that are dead but could not be removed are on pages that each run scans */
-	sum.recently_dead_tuples = done->recently_dead_tuples;
-	sum.missed_dead_tuples = done->missed_dead_tuples;
+	sum.left_dead_tuples = done->recently_dead_tuples + done->missed_dead_tuples;
 	sum.live_tuples = done->live_tuples;
 	if (run->cycle.resumed)
 	{
 		double		live_tuples = 0;
+		double		left_dead_tuples = 0;
 
 		for (int i = 0; i < LIVE_RANGES; i++)
 		{
 			LiveRange	range = live_range(run, i);
 
 			live_tuples += range.with_dead.tuples + range.without_dead.tuples;
+			left_dead_tuples += range.left_dead_tuples;
 		}
 		sum.live_tuples = (int64) rint(live_tuples);
+		sum.left_dead_tuples = (int64) rint(left_dead_tuples);
 	}
 
 	sum.scanned_pages += done->scanned_pages - done->rescanned_pages;
@@ -561,6 +642,10 @@ describe(VacuumRun *run, CycleStop stop)
 	record.skipped_all_visible = run->skipped_all_visible;
 	record.carry_xid = full_xid(run->pages.carry.xid);
 	record.carry_mxid = run->pages.carry.mxid;
+	record.promise_xid = cycle->promise.xid;
+	record.promise_mxid = cycle->promise.mxid;
+	record.promise_xid_age = cycle->promise.xid_age;
+	record.promise_mxid_age = cycle->promise.mxid_age;
 	record.set_number = cycle->set_number;
 	record.reap_next_block = cycle->reaped_below;
 	record.reap_until_block = cycle->reap_until;

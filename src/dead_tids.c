@@ -116,15 +116,19 @@ dead_tids_sort(DeadTids *dead)
 	dead->count = kept;
 }
 
-/*
- * Has the set a TID of this block?  Looks at the first ascending run only.
- */
-bool
-dead_tids_have_block(const DeadTids *dead, uint32_t block)
+/* End of the first ascending run. */
+static int64_t
+first_run_end(const DeadTids *dead)
+{
+	return dead->lower_from < dead->count ? dead->lower_from : dead->count;
+}
+
+/* In the first ascending run, the position of the first TID of this block or beyond. */
+static int64_t
+first_of_block(const DeadTids *dead, uint32_t block)
 {
 	int64_t		low = 0;
-	int64_t		end = dead->lower_from < dead->count ? dead->lower_from : dead->count;
-	int64_t		high = end;
+	int64_t		high = first_run_end(dead);
 
 	while (low < high)
 	{
@@ -135,7 +139,41 @@ dead_tids_have_block(const DeadTids *dead, uint32_t block)
 		else
 			high = middle;
 	}
-	return low < end && dead_tid_block(&dead->tids[low]) == block;
+	return low;
+}
+
+/*
+ * Has the set a TID of this block?  Looks at the first ascending run only.
+ */
+bool
+dead_tids_have_block(const DeadTids *dead, uint32_t block)
+{
+	int64_t		first = first_of_block(dead, block);
+
+	return first < first_run_end(dead) && dead_tid_block(&dead->tids[first]) == block;
+}
+
+/*
+ * Of a block's ascending offsets, keep those that the set does not have yet in its
+ * first ascending run.  Returns how many these are.
+ */
+int
+dead_tids_leave_out_known(const DeadTids *dead, uint32_t block, uint16_t *offsets, int noffsets)
+{
+	int64_t		end = first_run_end(dead);
+	int64_t		known = first_of_block(dead, block);
+	int			kept = 0;
+
+	for (int i = 0; i < noffsets; i++)
+	{
+		while (known < end && dead_tid_block(&dead->tids[known]) == block &&
+			   dead->tids[known].offset < offsets[i])
+			known++;
+		if (known >= end || dead_tid_block(&dead->tids[known]) != block ||
+			dead->tids[known].offset != offsets[i])
+			offsets[kept++] = offsets[i];
+	}
+	return kept;
 }
 
 /*

@@ -73,8 +73,8 @@ count_pages(const CycleRecord *record, BlockNumber *ahead, BlockNumber *behind)
 		BlockNumber blocks = RelationGetNumberOfBlocks(rel);
 		BlockNumber cursor = Min(record->next_block, blocks);
 
-		*behind = vm_count_not_visible(rel, 0, cursor);
-		*ahead = vm_count_not_visible(rel, cursor, blocks);
+		*behind = vm_count_unskippable(rel, 0, cursor, false);
+		*ahead = vm_count_unskippable(rel, cursor, blocks, false);
 		counted = true;
 	}
 	relation_close(rel, AccessShareLock);

@@ -684,6 +684,21 @@ server_update_relstats(Relation rel, BlockNumber pages, double tuples,
 						frozen->xid, frozen->mxid, frozenxid_updated, minmulti_updated, false);
 }
 
+/*
+ * Dead rows by the statistics, negative if they know nothing of the table.  What
+ * this transaction has read of them before can be hours old; fresh asks anew.
+ */
+double
+server_dead_rows(Relation rel, bool fresh)
+{
+	const PgStat_StatTabEntry *entry;
+
+	if (fresh)
+		pgstat_clear_snapshot();
+	entry = pgstat_fetch_stat_tabentry_ext(rel->rd_rel->relisshared, RelationGetRelid(rel));
+	return entry != NULL ? entry->n_dead_tuples : -1;
+}
+
 /* Report the finished vacuum to the statistics; counts in rows. */
 void
 server_report_vacuum(Relation rel, double live_tuples, int64 dead_tuples)

@@ -86,6 +86,7 @@ reap_heap(VacuumRun *run)
 	OffsetNumber dead[MaxHeapTuplesPerPage];
 	BlockNumber block;
 	BlockNumber pages = 0;
+	int64		items = 0;
 	int64		position = 0;
 	StepResult	result = STEP_DONE;
 	int			ndead;
@@ -116,6 +117,7 @@ reap_heap(VacuumRun *run)
 		UnlockReleaseBuffer(buf);
 		RecordPageWithFreeSpace(run->rel, block, free_space);
 		pages++;
+		items += ndead;
 	}
 
 	if (BufferIsValid(vmbuffer))
@@ -123,7 +125,7 @@ reap_heap(VacuumRun *run)
 
 	ereport(DEBUG2,
 			(errmsg("table \"%s\": removed %lld dead item identifiers in %u pages",
-					run->table_name, (long long) run->dead.count, pages)));
+					run->table_name, (long long) items, pages)));
 
 	run->position = previous;
 	return result;

@@ -325,17 +325,16 @@ estimate_tuples(VacuumRun *run)
 	run->cycle_scanned_pages = Min(sum.scanned_pages, run->rel_blocks);
 	run->new_live_tuples = vac_estimate_reltuples(run->rel, run->rel_blocks,
 												  run->cycle_scanned_pages, sum.live_tuples);
-	run->new_rel_tuples = Max(run->new_live_tuples, 0) +
-		sum.recently_dead_tuples + sum.missed_dead_tuples;
+	run->new_rel_tuples = Max(run->new_live_tuples, 0) + sum.left_dead_tuples;
 }
 
 /*
  * Scan the head once more.
  *
  * If the last run was stopped in doing so, begin where it was.  What lies before
- * that is scanned as well, for VACUUM's promise holds from when this one began;
- * autovacuum has made none, and gets through a table this way whose head takes
- * longer than it is left alone.
+ * that is scanned as well, for VACUUM's promise holds from when this one began.
+ * Autovacuum has made none, nor has a VACUUM that may take a certain time only, and
+ * this way they get through a table whose head takes longer than they have.
  */
 static StepResult
 wrap(VacuumRun *run)
@@ -344,8 +343,10 @@ wrap(VacuumRun *run)
 
 	dead_tids_begin_lower(&run->dead);
 	result = scan_range(run, run->wrap_from, run->first_block, true);
-	if (result == STEP_DONE && run->wrap_from > 0 && !server_is_autovacuum_worker())
+	if (result == STEP_DONE && run->wrap_from > 0 && !server_is_autovacuum_worker() &&
+		run->cycle.max_duration == 0)
 	{
+		run->wrapped_from_there = true;
 		dead_tids_begin_lower(&run->dead);
 		result = scan_range(run, 0, run->wrap_from, true);
 	}
@@ -473,6 +474,8 @@ stop_in_time(VacuumRun *run)
 {
 	cycle_stopped(run, CYCLE_OUT_OF_TIME);
 
+	/* what is said from here on is not about the page where it stopped */
+	run_enter(run, RUN_STARTING, InvalidBlockNumber);
 	run->clean_up_indexes = false;
 	indexes_close(run);
 	run->new_rel_blocks = run->rel_blocks;
@@ -486,7 +489,6 @@ stop_in_time(VacuumRun *run)
 static void
 update_catalog(VacuumRun *run)
 {
-	const Cutoffs *cutoffs PG_USED_FOR_ASSERTS_ONLY = &run->pages.cutoffs;
 	BlockNumber all_visible;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);
@@ -494,7 +496,7 @@ update_catalog(VacuumRun *run)
 	/*
 	 * R7: relfrozenxid and relminmxid may advance to what was left unfrozen,
 	 * unless pages were skipped that may hold older XIDs.  An aggressive run
-	 * skips none, and has left nothing before its own limits.
+	 * skips none, and its cycle has left nothing before its limits.
 	 */
 	run->new_frozen = run->pages.carry;
 	if (run->skipped_all_visible)
@@ -503,9 +505,7 @@ update_catalog(VacuumRun *run)
 		run->new_frozen.xid = InvalidTransactionId;
 		run->new_frozen.mxid = InvalidMultiXactId;
 	}
-	Assert(!run->pages.aggressive ||
-		   (TransactionIdPrecedesOrEquals(cutoffs->freeze_limit, run->new_frozen.xid) &&
-			MultiXactIdPrecedesOrEquals(cutoffs->multixact_cutoff, run->new_frozen.mxid)));
+	Assert(!run->pages.aggressive || cycle_keeps_promise(run));
 
 	/* the map can be longer than the table by now */
 	run->new_rel_blocks = run->rel_blocks;

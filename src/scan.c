@@ -102,6 +102,7 @@ scan_begin(VacuumRun *run, BlockNumber first, BlockNumber end, bool wrapping)
 	pgstat_progress_update_param(PROGRESS_VACUUM_TOTAL_HEAP_BLKS, run->rel_blocks);
 	server_progress_max_dead_tids(run->dead.capacity);
 
+	scan->first_block = first;
 	scan->next_block = first;
 	scan->end_block = end;
 	scan->wrapping = wrapping;
@@ -234,16 +235,25 @@ count_page(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
 	done->live_tuples += outcome->live_tuples;
 	done->recently_dead_tuples += outcome->recently_dead_tuples;
 	done->missed_dead_tuples += outcome->missed_dead_tuples;
+	done->left_dead[range] += outcome->recently_dead_tuples + outcome->missed_dead_tuples;
 	if (outcome->missed_dead_tuples > 0)
 		done->missed_dead_pages++;
 }
 
 /* Remember a page's dead line pointers; scan_heap() has made sure of the room. */
 static void
-collect_dead_tids(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
+collect_dead_tids(VacuumRun *run, BlockNumber block, PageOutcome *outcome)
 {
-	dead_tids_append(&run->dead, block, outcome->dead, outcome->ndead);
-	run->done.dead_items += outcome->ndead;
+	int			nnew = outcome->ndead;
+
+	/* a page that is scanned once more may have pending TIDs */
+	if (run->scan.wrapping && run->nindexes > 0)
+		nnew = dead_tids_leave_out_known(&run->dead, block, outcome->dead, outcome->ndead);
+	if (nnew == 0)
+		return;
+
+	dead_tids_append(&run->dead, block, outcome->dead, nnew);
+	run->done.dead_items += nnew;
 	run->done.dead_item_pages++;
 	run->cycle.set_pages++;
 	server_progress_dead_tids(run->dead.count);
@@ -425,9 +435,9 @@ void
 scan_again(VacuumRun *run, BlockNumber block)
 {
 	run_enter(run, RUN_SCANNING, block);
+	scan_page(run, block, false);
 	run->done.scanned_pages++;
 	run->done.rescanned_pages++;
-	scan_page(run, block, false);
 	run->scan.complete_tids = run->dead.count;
 	release_map(&run->scan);
 }
@@ -435,12 +445,13 @@ scan_again(VacuumRun *run, BlockNumber block)
 /*
  * Is this a page that the wrap can leave alone for now?  With its pending TIDs
  * collected it is not all-visible, though nothing may have happened to it since.
- * Once they are reaped the map will tell.
+ * Once they are reaped the map will tell.  (If it is likely that something has
+ * happened to most of them, another index pass afterwards would cost more.)
  */
 static bool
 waits_for_reaping(VacuumRun *run, BlockNumber block)
 {
-	return run->scan.wrapping && run->vacuum_indexes &&
+	return run->scan.wrapping && run->vacuum_indexes && !run->scan_pending_again &&
 		block != run->rel_blocks - 1 &&	/* always read, for truncation */
 		dead_tids_have_block(&run->dead, block);
 }
@@ -501,9 +512,9 @@ scan_heap(VacuumRun *run)
 
 		if (!waits_for_reaping(run, block))
 		{
+			scan_page(run, block, map_all_visible);
 			run->done.scanned_pages++;
 			run->done.rescanned_pages += scan->wrapping;
-			scan_page(run, block, map_all_visible);
 			scan->complete_tids = run->dead.count;
 		}
 		scan->next_block = block + 1;

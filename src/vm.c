@@ -104,14 +104,17 @@ vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
 }
 
 /*
- * Count the blocks from from to below to that are not all-visible, a page of the
- * map at a time.  Takes no lock but on the table, which the caller holds.
+ * Count the blocks from from to below to that are not all-visible, or with
+ * frozen_only those that are not all-frozen, a page of the map at a time.  Takes
+ * no lock but on the table, which the caller holds.  May throw what reading a
+ * page may.
  */
 BlockNumber
-vm_count_not_visible(Relation rel, BlockNumber from, BlockNumber to)
+vm_count_unskippable(Relation rel, BlockNumber from, BlockNumber to, bool frozen_only)
 {
+	uint64		wanted = frozen_only ? ALL_FROZEN_BITS : ALL_VISIBLE_BITS;
 	Buffer		vmbuffer = InvalidBuffer;
-	uint64		visible = 0;
+	uint64		skippable = 0;
 	uint64		block = from;
 
 	while (block < to)
@@ -138,12 +141,12 @@ vm_count_not_visible(Relation rel, BlockNumber from, BlockNumber to)
 
 			if (nblocks < BLOCKS_PER_WORD)
 				bits &= (UINT64CONST(1) << (nblocks * BITS_PER_HEAPBLOCK)) - 1;
-			visible += pg_popcount64(bits & ALL_VISIBLE_BITS);
+			skippable += pg_popcount64(bits & wanted);
 			block += nblocks;
 		}
 	}
 
 	if (BufferIsValid(vmbuffer))
 		ReleaseBuffer(vmbuffer);
-	return from < to ? to - from - (BlockNumber) visible : 0;
+	return from < to ? to - from - (BlockNumber) skippable : 0;
 }

@@ -150,14 +150,39 @@ foreach my $kind (
 			whole => $facts, frozen_to => $whole->{cutoff} - $min_age);
 	};
 
-	# Whatever was kept of the runs before, the last one's promise counts
+	# An uninterrupted vacuum promises what it had to freeze when it began, and so does
+	# one of many runs
 	subtest "aggressive, stopped ten times while XIDs are used up: $name" => sub {
+		my $cutoff = $node->safe_psql('postgres', 'SELECT pg_snapshot_xmin(pg_current_snapshot())');
 		my $report = vacuum_with_stops($node, "${name}_stopped_busy", \@places, %vacuum, busy => 1);
 
+		is($report->{run}, 11, 'after ten stops it is done');
+		cmp_ok($report->{cycle_scanned} + $report->{cycle_again}, '<=', 1.02 * $whole->{scanned},
+			'  and has scanned no page twice');
 		finished_alike($node, "${name}_stopped_busy",
-			whole => $facts, frozen_to => $report->{cutoff} - $min_age);
+			whole => $facts, frozen_to => $cutoff - $min_age);
 	};
 }
+
+# A run that has to freeze younger rows than the cycle's first cannot go on with it
+subtest 'asked to freeze more than at first' => sub {
+	my $table = 'asked_for_more';
+
+	make_table($node, $table, pages => 100, dead => 'k % 10 = 2');
+	burn_xids($node, 20);
+	stop_vacuum($node, $table, way => 'cancel', phase => 'scanning heap', when => 'heap_blks_scanned >= 50',
+		set => [ 'vacuum_freeze_table_age = 0', 'vacuum_freeze_min_age = 1000', $Resume::slowly ]);
+	my $offset = -s $node->logfile;
+	my $report = vacuum($node, $table, options => 'FREEZE');
+
+	like(
+		slurp_file($node->logfile, $offset),
+		qr/discarding the saved progress of the vacuum of table ".*$table": an aggressive vacuum has to freeze more/,
+		'it starts over, and says why');
+	is($report->{scanned}, 100, '  scans all pages');
+	is($node->safe_psql('postgres', "SELECT relfrozenxid FROM pg_class WHERE relname = '$table'"),
+		$report->{cutoff}, '  and freezes all rows');
+};
 
 only_asked_for_crashes($node);
 $node->stop;

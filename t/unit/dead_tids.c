@@ -139,6 +139,32 @@ random_sets_are_right(void)
 	return true;
 }
 
+/* A wrap brings pages again: what is known of them is left out, and nothing else. */
+static bool
+known_ones_are_left_out(void)
+{
+	static DeadTid storage[16];
+	uint16_t	before[] = {3, 7, 9};
+	uint16_t	other[] = {5};
+	uint16_t	again[] = {1, 3, 7, 8, 9, 12};
+	uint16_t	all_known[] = {3, 9};
+	uint16_t	all_new[] = {3, 9};
+	DeadTids	dead;
+
+	dead_tids_init(&dead, storage, 16);
+	dead_tids_append(&dead, 10, before, 3);
+	dead_tids_append(&dead, 20, other, 1);
+	dead_tids_begin_lower(&dead);
+
+	if (dead_tids_leave_out_known(&dead, 10, again, 6) != 3 ||
+		again[0] != 1 || again[1] != 8 || again[2] != 12)
+		return false;
+	dead_tids_append(&dead, 10, again, 3);
+	return dead_tids_leave_out_known(&dead, 10, all_known, 2) == 0 &&
+		dead_tids_leave_out_known(&dead, 15, all_new, 2) == 2 &&
+		dead_tids_leave_out_known(&dead, 30, all_new, 2) == 2;
+}
+
 int
 main(void)
 {
@@ -150,6 +176,7 @@ main(void)
 	ok(set_is_right(0, 0xFFFFFFFE / 2, 3, 291), "three TIDs over the largest table");
 	ok(set_is_right(0xFFF0, 1, 32, 40), "across the border of the low block half");
 	ok(random_sets_are_right(), "random sets");
+	ok(known_ones_are_left_out(), "known TIDs are left out");
 
 	printf("1..%d\n", tests);
 	return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

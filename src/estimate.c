@@ -1,0 +1,80 @@
+/*
+ * estimate.c
+ *	  What lies ahead of and behind a cycle's cursor.
+ *
+ * The visibility map tells how many pages a run would have to read on either
+ * side, for two bits a page: that of a table of 1 TB has 32 MB, and is counted a
+ * word at a time (vm.c).  How many dead rows these pages have is not known; the
+ * server's statistics count them for the table as a whole.
+ */
+#include "postgres.h"
+
+#include "postmaster/autovacuum.h"
+#include "storage/bufmgr.h"
+#include "utils/rel.h"
+
+#include "estimate.h"
+#include "page.h"
+#include "vm.h"
+
+/*
+ * Count the vacuumable pages in tail and head.  An aggressive run skips pages of
+ * the tail that are all-frozen only; of the head it has seen all XIDs, and looks
+ * again at what is not all-visible.  The caller has the table locked.
+ */
+void
+estimate_pages(Relation rel, BlockNumber cursor, BlockNumber rel_blocks, bool aggressive,
+			   Estimate *estimate)
+{
+	cursor = Min(cursor, rel_blocks);
+	estimate->behind = vm_count_unskippable(rel, 0, cursor, false);
+	estimate->ahead = vm_count_unskippable(rel, cursor, rel_blocks, aggressive);
+}
+
+/* The table's own setting if it has one, else the server's. */
+static double
+vacuum_threshold(Relation rel)
+{
+	const StdRdOptions *options = (const StdRdOptions *) rel->rd_options;
+	double		base = autovacuum_vac_thresh;
+	double		share = autovacuum_vac_scale;
+
+	if (options != NULL && options->autovacuum.vacuum_threshold >= 0)
+		base = options->autovacuum.vacuum_threshold;
+	if (options != NULL && options->autovacuum.vacuum_scale_factor >= 0)
+		share = options->autovacuum.vacuum_scale_factor;
+
+	return base + share * Max(rel->rd_rel->reltuples, 0);
+}
+
+/*
+ * Ask the statistics for the table's rows, and for how many dead ones autovacuum
+ * would come; fresh: not what this transaction has read of them before.  The caller
+ * has the table locked.
+ */
+void
+estimate_rows(Relation rel, bool fresh, Estimate *estimate)
+{
+	estimate->dead_rows = server_dead_rows(rel, fresh);
+	estimate->live_rows = rel->rd_rel->reltuples;
+	estimate->threshold = vacuum_threshold(rel);
+}
+
+/*
+ * Measure the indexes, which the caller has opened and locked.  done says of each
+ * whether it is done with the pending TIDs; NULL: none is.
+ */
+void
+estimate_indexes(Relation *indexes, int nindexes, const bool *done, Estimate *estimate)
+{
+	estimate->index_pages = 0;
+	estimate->index_pages_done = 0;
+	for (int i = 0; i < nindexes; i++)
+	{
+		BlockNumber pages = RelationGetNumberOfBlocks(indexes[i]);
+
+		estimate->index_pages += pages;
+		if (done != NULL && done[i])
+			estimate->index_pages_done += pages;
+	}
+}
