@@ -238,6 +238,35 @@ subtest 'rows die all the time' => sub {
 	all_gone('busy');
 };
 
+###############################################################################
+# A wrap of several slices
+###############################################################################
+
+# Each page has a dead row that somebody can still see, so that a wrap comes to all
+# pages, and takes longer than a slice. The cycle ends all the same, and pg_stat is
+# told of the dead rows in the parts that earlier runs have been to.
+subtest 'a wrap that takes many slices' => sub {
+	my $table = 'long_wrap';
+
+	make_table($node, $table, pages => $pages, dead => 'false');
+	my $reader = $node->background_psql('postgres');
+	$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	$node->safe_psql('postgres', "DELETE FROM $table WHERE k % $rows_per_page = 3");
+
+	my $report = vacuum_in_slices($node, $table, slice => '100ms', set => [$Resume::slowly]);
+	my $facts = facts($node, $table);
+
+	cmp_ok($report->{runs}, '>=', 8, 'it takes many slices');
+	cmp_ok($report->{scanned}, '<=', 2 * $pages + $report->{runs}, '  that scan no page three times');
+	cmp_ok(abs($facts->{n_dead} - $pages), '<=', 0.02 * $pages, '  pg_stat knows of all dead rows');
+	cmp_ok(abs($facts->{reltuples} - $pages * ($rows_per_page - 1)), '<=', 0.01 * $pages * $rows_per_page,
+		'  and pg_class of the live ones');
+	$reader->query_safe('COMMIT');
+	$reader->quit;
+	vacuum($node, $table);
+	all_gone($table);
+};
+
 only_asked_for_crashes($node);
 $node->stop;
 
