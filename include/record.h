@@ -129,6 +129,7 @@ typedef struct Estimate
 	int64_t		index_pages;
 	int64_t		index_pages_done;	/* of indexes that are done with the pending TIDs */
 	double		dead_rows;		/* as the server's statistics say; negative: unknown */
+	double		dead_rows_at_start; /* of the cycle */
 	double		live_rows;		/* likewise */
 	double		threshold;		/* dead rows that call autovacuum */
 } Estimate;

@@ -70,9 +70,11 @@ typedef struct RunCounters
 {
 	BlockNumber scanned_pages;
 	BlockNumber rescanned_pages;	/* of these, in a wrap */
+	BlockNumber vacuumable_pages;	/* of these, in the tail and not all-visible before */
 	BlockNumber verified_pages; /* read to check pending TIDs (R4) */
 	BlockNumber removed_pages;
 	BlockNumber dead_item_pages;
+	BlockNumber reaped_pages;
 	BlockNumber missed_dead_pages;
 	BlockNumber nonempty_pages; /* last page that prevents truncation + 1 */
 	int			index_passes;
@@ -128,6 +130,12 @@ typedef struct CycleState
 	BlockNumber reaped_below;	/* R6: reaping has got to this block */
 	BlockNumber reap_until;		/* ... and may go to here before the next save */
 	int64		reap_stretch;	/* dead TIDs to announce in the next save */
+
+	Estimate	estimate;		/* as it was taken last, if counted ... */
+	bool		counted;
+	BlockNumber counted_vacuumable; /* ... and the run's counters then */
+	BlockNumber counted_dead_item;
+	BlockNumber counted_reaped;
 
 	IndexRecord *indexes;		/* parallel to the run's indexes */
 	XLogRecPtr	lsn;			/* R1: what we know rests on WAL up to here */

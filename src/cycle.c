@@ -44,6 +44,7 @@
 #include "command.h"
 #include "cycle.h"
 #include "datafile.h"
+#include "estimate.h"
 #include "instance.h"
 #include "settings.h"
 #include "store.h"
@@ -270,6 +271,9 @@ cycle_take_up(VacuumRun *run)
 	if (!cycle->keeps_record)
 		return false;
 
+	/* for a decision to come, should the run be stopped */
+	cycle->estimate.dead_rows_at_start = server_dead_rows(run->rel, true);
+
 	result = store_find(&key, base);
 	if (result == STORE_NOT_FOUND)
 		return false;
@@ -291,6 +295,7 @@ cycle_take_up(VacuumRun *run)
 	cycle->resumed = true;
 	cycle->recorded = true;
 	cycle->record = *base;
+	cycle->estimate = base->estimate;
 	cycle->store_epoch = instance_store_epoch();
 	cycle->set_number = base->set_number;
 	cycle->range_blocks = Max(base->range_blocks, 1);
@@ -621,6 +626,62 @@ sum_counters(VacuumRun *run)
 	return sum;
 }
 
+/*
+ * Take the estimate that the next run's decision will need.
+ *
+ * While the run goes on, and when it was interrupted between two pages, it is
+ * counted; interrupts are held, so that a second one does not spoil the save.  An
+ * error can have come from anywhere, and then nothing is read: from what was
+ * counted last, and has been done since, follows nearly the same.
+ */
+static Estimate
+take_estimate(VacuumRun *run, CycleStop stop)
+{
+	CycleState *cycle = &run->cycle;
+	Estimate   *estimate = &cycle->estimate;
+	const RunCounters *done = &run->done;
+	BlockNumber cursor = run->scan.wrapping ? run->rel_blocks_at_start : run->scan.next_block;
+	bool	   *index_done;
+
+	if (stop != CYCLE_FAILED)
+	{
+		index_done = palloc(run->nindexes * sizeof(bool) + 1);
+		for (int i = 0; i < run->nindexes; i++)
+			index_done[i] = cycle->phase == CYCLE_REAPING || cycle_index_is_done(run, i);
+
+		HOLD_INTERRUPTS();
+		estimate_pages(run->rel, cursor, run->rel_blocks, run->pages.aggressive, estimate);
+		estimate_rows(run->rel, true, estimate);
+		if (run->indexes != NULL)
+			estimate_indexes(run->indexes, run->nindexes, index_done, estimate);
+		RESUME_INTERRUPTS();
+
+		pfree(index_done);
+		cycle->counted = true;
+	}
+	else if (cycle->counted)
+	{
+		estimate->ahead -= done->vacuumable_pages - cycle->counted_vacuumable;
+		estimate->behind += done->dead_item_pages - cycle->counted_dead_item;
+		estimate->behind -= done->reaped_pages - cycle->counted_reaped;
+	}
+	else
+	{
+		/* the tail is taken to be what the head was */
+		estimate->behind = (int64) done->dead_item_pages - done->reaped_pages;
+		estimate->ahead = (double) (run->rel_blocks - cursor) * done->vacuumable_pages /
+			Max(cursor - run->first_block, 1);
+	}
+	estimate->ahead = Max(estimate->ahead, 0);
+	estimate->behind = Max(estimate->behind, 0);
+	estimate->pending_pages = cycle->set_pages;
+
+	cycle->counted_vacuumable = done->vacuumable_pages;
+	cycle->counted_dead_item = done->dead_item_pages;
+	cycle->counted_reaped = done->reaped_pages;
+	return *estimate;
+}
+
 /* The record as it has to be now, but for what concerns the list of TIDs. */
 static CycleRecord
 describe(VacuumRun *run, CycleStop stop)
@@ -652,6 +713,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.indexes = run->nindexes;
 	for (int i = 0; i < run->nindexes; i++)
 		record.indexes_done += cycle->phase == CYCLE_REAPING || cycle_index_is_done(run, i);
+	record.estimate = take_estimate(run, stop);
 	record.counters = sum_counters(run);
 	record.range_blocks = cycle->range_blocks;
 	for (int i = 0; i < LIVE_RANGES; i++)

@@ -47,6 +47,7 @@ reap_page(VacuumRun *run, Buffer buf, BlockNumber block,
 				 errhint("Check the table and its indexes with amcheck.")));
 	}
 	run->cycle.reaped_below = block + 1;
+	run->done.reaped_pages++;
 
 	/*
 	 * A crash between the two leaves the page without its visibility bits,

@@ -515,6 +515,7 @@ scan_heap(VacuumRun *run)
 			scan_page(run, block, map_all_visible);
 			run->done.scanned_pages++;
 			run->done.rescanned_pages += scan->wrapping;
+			run->done.vacuumable_pages += !scan->wrapping && !map_all_visible;
 			scan->complete_tids = run->dead.count;
 		}
 		scan->next_block = block + 1;

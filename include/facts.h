@@ -1,0 +1,15 @@
+/*
+ * facts.h
+ *	  From a record to the facts that a decision rests on.
+ */
+#ifndef PGVR_FACTS_H
+#define PGVR_FACTS_H
+
+#include "decide.h"
+#include "record.h"
+
+extern void facts_of_table(uint64_t rel_blocks, const Estimate *now, DecisionInput *input);
+extern void facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *now,
+							bool trusted, DecisionInput *input);
+
+#endif							/* PGVR_FACTS_H */

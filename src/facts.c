@@ -1,0 +1,63 @@
+/*
+ * facts.c
+ *	  From a record to the facts that a decision rests on.
+ *
+ * No server headers: the extension gives the estimate that it has just taken, the
+ * inspection tool, when the server is down, the one that was saved.
+ */
+#include "facts.h"
+
+static int64_t
+not_negative(int64_t pages)
+{
+	return pages > 0 ? pages : 0;
+}
+
+/*
+ * The facts about a table of which there is no record, or none to be continued:
+ * all of its vacuumable pages lie ahead.
+ */
+void
+facts_of_table(uint64_t rel_blocks, const Estimate *now, DecisionInput *input)
+{
+	*input = (DecisionInput) {0};
+	input->rel_blocks = rel_blocks;
+	input->ahead = not_negative(now->ahead) + not_negative(now->behind);
+	input->index_pages = not_negative(now->index_pages);
+	input->dead_at_start = input->dead_at_save = input->dead_now = now->dead_rows;
+	input->threshold = now->threshold;
+}
+
+/*
+ * The facts about a table with a record that can be continued.  trusted: pending
+ * TIDs and finished indexes can be taken as they are (R4).  What depends on who
+ * asks (mode, may_leave_head) and on history is left at nothing.
+ */
+void
+facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *now,
+				bool trusted, DecisionInput *input)
+{
+	const Estimate *then = &record->estimate;
+
+	facts_of_table(rel_blocks, now, input);
+	input->has_record = true;
+	input->next_block = record->next_block < rel_blocks ? record->next_block : rel_blocks;
+	input->ahead = not_negative(now->ahead);
+	input->behind = not_negative(now->behind);
+	input->ahead_at_save = not_negative(then->ahead);
+	input->behind_at_save = not_negative(then->behind);
+	input->scanned_pages = not_negative(record->counters.scanned_pages);
+	if (!record->pending_lost)
+	{
+		input->pending_pages = not_negative(then->pending_pages);
+		input->pending_tids = record->pending_tids;
+	}
+	input->must_verify = !trusted;
+	input->set_complete = record->phase == CYCLE_VACUUMING_INDEXES ||
+		record->phase == CYCLE_REAPING;
+	input->reaping = record->phase == CYCLE_REAPING && trusted;
+	if (trusted)
+		input->index_pages_done = not_negative(then->index_pages_done);
+	input->dead_at_start = then->dead_rows_at_start;
+	input->dead_at_save = then->dead_rows;
+}
