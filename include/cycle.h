@@ -29,6 +29,8 @@ extern void cycle_stopped(VacuumRun *run, CycleStop stop);
 extern void cycle_finished(VacuumRun *run);
 
 extern TableKey cycle_key(Relation rel);
+extern const char *cycle_why_not(Relation rel, const Cutoffs *cutoffs, bool aggressive,
+								 const CycleRecord *record);
 extern void cycle_forget(Relation rel, const char *why);
 
 /*

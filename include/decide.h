@@ -104,6 +104,7 @@ typedef struct PlanEstimate
 	double		reaped_pages;
 	double		index_pages;	/* to read in all index passes */
 	int			index_passes;
+	bool		scans_pending;	/* are pages with pending TIDs scanned before these are reaped? */
 	double		work;
 
 	double		dead_rows_removed;	/* if it gets to its end */

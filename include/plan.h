@@ -9,5 +9,11 @@
 
 extern void plan_take_cutoffs(VacuumRun *run);
 extern void plan_work(VacuumRun *run);
+extern void plan_decide(VacuumRun *run, const CycleRecord *record);
+extern double plan_dead_rows_left(VacuumRun *run);
+
+extern void plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks,
+					   const CycleRecord *record, bool aggressive, bool fresh,
+					   DecisionInput *input);
 
 #endif							/* PGVR_PLAN_H */

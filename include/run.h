@@ -16,6 +16,7 @@
 #include "utils/timestamp.h"
 
 #include "dead_tids.h"
+#include "decide.h"
 #include "page.h"
 #include "record.h"
 
@@ -176,7 +177,11 @@ typedef struct VacuumRun
 	bool		verbose;
 
 	/* the plan: what this run will do */
+	bool		decided;		/* was there a record to decide about? */
+	DecisionInput facts;
+	Decision	decision;
 	BlockNumber first_block;	/* where the scan begins */
+	bool		wraps;			/* is the head scanned once more? */
 	BlockNumber wrap_from;		/* where the wrap begins, below that */
 	bool		scan_pending_again; /* shall a wrap read pages that have pending TIDs? */
 	bool		wrapped_from_there; /* has the wrap got from there to first_block? */

@@ -27,6 +27,9 @@ extern int	setting_save_interval;
 /* vacuum_resume.max_duration, in milliseconds; 0 means no limit */
 extern int	setting_max_duration;
 
+/* vacuum_resume.log_decisions: tell the log what is done about a record, and why? */
+extern bool setting_log_decisions;
+
 /* vacuum_resume.store_size, in kB */
 extern int	setting_store_size;
 

@@ -46,6 +46,7 @@
 #include "datafile.h"
 #include "estimate.h"
 #include "instance.h"
+#include "plan.h"
 #include "settings.h"
 #include "store.h"
 
@@ -120,12 +121,12 @@ warn_once(VacuumRun *run, const char *what)
 
 /* Why a record is not of this table as it is now (R3, R8); NULL if it is. */
 static const char *
-foreign_record(VacuumRun *run, const CycleRecord *record)
+foreign_record(Relation rel, const CycleRecord *record)
 {
 	TableIdentity identity = {0};
-	bool		unlogged = run->rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
+	bool		unlogged = rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
 
-	server_table_identity(run->rel, &identity);
+	server_table_identity(rel, &identity);
 	if (record->identity.system_identifier != identity.system_identifier)
 		return "it is of another cluster";
 	if (record->identity.timeline != identity.timeline)
@@ -142,12 +143,10 @@ foreign_record(VacuumRun *run, const CycleRecord *record)
 	return NULL;
 }
 
-/* What this run would have to freeze if it were to cover the whole table. */
+/* What a run with these cutoffs has to freeze if it is aggressive. */
 static Promise
-own_promise(VacuumRun *run)
+own_promise(const Cutoffs *cutoffs)
 {
-	const Cutoffs *cutoffs = &run->pages.cutoffs;
-
 	return (Promise) {.xid = full_xid(cutoffs->freeze_limit),
 		.mxid = cutoffs->multixact_cutoff,
 		.xid_age = cutoffs->oldest_xmin - cutoffs->freeze_limit,
@@ -163,8 +162,8 @@ satisfies(uint64 carry_xid, MultiXactId carry_mxid, const Promise *promise)
 }
 
 /*
- * R7: why the record does not let this run keep an aggressive vacuum's promise;
- * NULL if it does.
+ * R7: why the record does not let a run keep an aggressive vacuum's promise; NULL
+ * if it does.
  *
  * The promise of a vacuum that takes many runs is the one it began with, as that
  * of an uninterrupted one is: with a limit that moved on from run to run, no cycle
@@ -172,12 +171,12 @@ satisfies(uint64 carry_xid, MultiXactId carry_mxid, const Promise *promise)
  * run must not have been asked to freeze younger rows than the first was.
  */
 static const char *
-broken_promise(VacuumRun *run, const CycleRecord *record)
+broken_promise(const Cutoffs *cutoffs, bool aggressive, const CycleRecord *record)
 {
 	const Promise first = {.xid = record->promise_xid, .mxid = record->promise_mxid};
-	Promise		own = own_promise(run);
+	Promise		own = own_promise(cutoffs);
 
-	if (!run->pages.aggressive)
+	if (!aggressive)
 		return NULL;
 	if (record->skipped_all_visible)
 		return "an aggressive vacuum has to scan pages that were skipped";
@@ -197,25 +196,23 @@ bool
 cycle_keeps_promise(VacuumRun *run)
 {
 	const Carry *carry = &run->pages.carry;
-	Promise		own = own_promise(run);
+	Promise		own = own_promise(&run->pages.cutoffs);
 
 	return satisfies(full_xid(carry->xid), carry->mxid, &own) ||
 		(run->cycle.promise.xid != 0 &&
 		 satisfies(full_xid(carry->xid), carry->mxid, &run->cycle.promise));
 }
 
-/* Why this run is not to continue whatever there is; NULL if it may. */
-static const char *
-unwanted(VacuumRun *run)
+/*
+ * Why a run with these cutoffs cannot continue the cycle of a record; NULL if it
+ * can.  The caller has the table locked.
+ */
+const char *
+cycle_why_not(Relation rel, const Cutoffs *cutoffs, bool aggressive, const CycleRecord *record)
 {
-	const VacuumCommandOptions *options = command_options();
+	const char *why = foreign_record(rel, record);
 
-	if (run->params->options & VACOPT_DISABLE_PAGE_SKIPPING)
-		return "DISABLE_PAGE_SKIPPING asks for every page";
-	if (options->resume_given ? options->resume == RESUME_OPTION_OFF :
-		setting_mode == RESUME_MODE_RESTART)
-		return "it was asked to start over";
-	return NULL;
+	return why != NULL ? why : broken_promise(cutoffs, aggressive, record);
 }
 
 /* The XID and MXID below which the table has none, as far as the cycle has got. */
@@ -260,7 +257,7 @@ cycle_take_up(VacuumRun *run)
 	cycle->may_reap = true;
 	cycle->set_number = 1;
 	if (run->pages.aggressive)
-		cycle->promise = own_promise(run);
+		cycle->promise = own_promise(&run->pages.cutoffs);
 	cycle->reap_stretch = FIRST_REAP_STRETCH;
 	cycle->range_blocks = run->rel_blocks / LIVE_RANGES + 1;
 	cycle->max_duration = command_options()->max_duration_given ?
@@ -280,8 +277,16 @@ cycle_take_up(VacuumRun *run)
 
 	if (result != STORE_OK)
 		why = store_error();
-	else if ((why = unwanted(run)) == NULL && (why = foreign_record(run, base)) == NULL)
-		why = broken_promise(run, base);
+	else if (run->params->options & VACOPT_DISABLE_PAGE_SKIPPING)
+		why = "DISABLE_PAGE_SKIPPING asks for every page";
+	else
+		why = cycle_why_not(run->rel, &run->pages.cutoffs, run->pages.aggressive, base);
+	if (why == NULL)
+	{
+		plan_decide(run, base);
+		if (run->decision.plan == PLAN_RESTART)
+			why = decide_reason_text(run->decision.reason);
+	}
 	if (why != NULL)
 	{
 		memset(base, 0, sizeof(*base));
@@ -303,6 +308,8 @@ cycle_take_up(VacuumRun *run)
 	/* a table cannot have shrunk under an id that we vouch for, but under another */
 	run->first_block = Min(base->next_block, run->rel_blocks);
 	run->wrap_from = base->wrapping ? Min(base->wrap_next_block, run->first_block) : 0;
+	run->wraps = run->decision.plan == PLAN_RESUME_AND_WRAP;
+	run->scan_pending_again = run->decision.plans[PLAN_RESUME_AND_WRAP].scans_pending;
 	run->skipped_all_visible = base->skipped_all_visible != 0;
 	cycle->promise = (Promise) {.xid = base->promise_xid, .mxid = base->promise_mxid,
 		.xid_age = base->promise_xid_age, .mxid_age = base->promise_mxid_age};

@@ -83,6 +83,7 @@ static void estimate_rows(const DecisionInput *input, Situation *s);
 static double new_rows_in_head(const DecisionInput *input, const Situation *s, double rows,
 							   double growth_ahead);
 static void estimate_restart(const Situation *s, PlanEstimate *plan);
+static bool reads_pending_at_once(const Situation *s);
 static void estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan);
 static bool reason_against_tail_only(const DecisionInput *input, const Situation *s,
 									 DecideReason *reason);
@@ -472,19 +473,38 @@ estimate_restart(const Situation *s, PlanEstimate *plan)
 }
 
 /*
+ * Pages with pending TIDs are not all-visible, whether something has happened to
+ * them since or not.  Is it less work for a wrap to read all of them at once than
+ * to wait until the map tells which ones, and to do these then, with an index pass
+ * of their own if they are many?
+ */
+static bool
+reads_pending_at_once(const Situation *s)
+{
+	double		later = s->again * WORK_PER_SCANNED_PAGE;
+
+	if (s->index_pages > 0 && s->again >= s->rel_blocks * BYPASS_SHARE)
+		later += s->index_pages * WORK_PER_INDEX_PAGE + s->again * WORK_PER_REAPED_PAGE;
+	return s->pending_tids > 0 && (s->behind - s->fresh) * WORK_PER_SCANNED_PAGE < later;
+}
+
+/*
  * What is pending, the tail, and in a wrap the head.  See cover_table() for the
  * order: a complete set is removed first; an incomplete one together with what is
- * found, and then those of its pages are scanned that have other dead rows as well.
+ * found, and then those of its pages are scanned that have other dead rows as well,
+ * unless all of them were.
  */
 static void
 estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan)
 {
-	double		head_pages = s->complete ? s->fresh + s->again : s->fresh;
-	double		head_dead = s->complete ? s->head_dead : s->fresh_dead;
+	bool		all = s->complete || reads_pending_at_once(s);
+	double		head_pages = s->complete ? s->fresh + s->again : all ? s->behind : s->fresh;
+	double		head_dead = all ? s->head_dead : s->fresh_dead;
 	double		reaped = least(s->ahead, s->tail_dead);
 	double		pending_tids = 0;
 
 	plan->reaches_end = true;
+	plan->scans_pending = wrap && all && !s->complete;
 	if (s->verify)
 	{
 		plan->verified_pages = s->pending_pages;
@@ -502,12 +522,12 @@ estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan)
 	if (wrap)
 	{
 		add_scan(plan, s, head_pages, head_dead);
-		reaped += least(head_pages, head_dead);
+		reaped += least(s->complete ? head_pages : s->fresh, s->complete ? head_dead : s->fresh_dead);
 	}
 	if (s->index_pages > 0 && (reaped > 0 || pending_tids > 0))
 		add_removal(plan, s, s->index_pages, reaped, pending_tids);
 
-	if (wrap && !s->complete && s->again > 0)
+	if (wrap && !all && s->again > 0)
 	{
 		add_scan(plan, s, s->again, s->head_dead - s->fresh_dead);
 		if (s->index_pages > 0 && s->again >= s->rel_blocks * BYPASS_SHARE)

@@ -1,14 +1,22 @@
 /*
  * plan.c
- *	  What a run is going to do: cutoffs, extent, and which steps.
+ *	  What a run is going to do: cutoffs, extent, which steps, and whether it
+ *	  continues an earlier one.
  */
 #include "postgres.h"
 
 #include "storage/bufmgr.h"
 #include "utils/snapmgr.h"
 
+#include "command.h"
 #include "cycle.h"
+#include "estimate.h"
+#include "facts.h"
+#include "instance.h"
 #include "plan.h"
+#include "report.h"
+#include "settings.h"
+#include "vm.h"
 
 /*
  * Decide what the run may remove and has to freeze, and whether it is an
@@ -74,4 +82,101 @@ plan_work(VacuumRun *run)
 	/* from here on, what an earlier run has done */
 	(void) cycle_take_up(run);
 	run->scan.next_block = run->first_block;
+}
+
+/*
+ * Gather what the decision rests on: record is what there is to continue, or NULL.
+ * fresh: statistics as they are now, not as this transaction has read them before.
+ * The table and its indexes are locked.
+ */
+void
+plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks,
+		   const CycleRecord *record, bool aggressive, bool fresh, DecisionInput *input)
+{
+	BlockNumber cursor = record != NULL ? record->next_block : 0;
+	Estimate	now = {0};
+
+	estimate_pages(rel, cursor, rel_blocks, aggressive, &now);
+	estimate_rows(rel, fresh, &now);
+	estimate_indexes(indexes, nindexes, NULL, &now);
+	if (record != NULL)
+		facts_of_record(record, rel_blocks, &now, instance_vouches_for(record), input);
+	else
+		facts_of_table(rel_blocks, &now, input);
+}
+
+/* What was asked for: VACUUM's option goes before the setting. */
+static DecideMode
+mode_asked_for(void)
+{
+	const VacuumCommandOptions *options = command_options();
+
+	if (options->resume_given)
+		switch (options->resume)
+		{
+			case RESUME_OPTION_AUTO:
+				return DECIDE_AUTO;
+			case RESUME_OPTION_ON:
+				return DECIDE_RESUME;
+			case RESUME_OPTION_OFF:
+				return DECIDE_RESTART;
+		}
+	switch ((ResumeMode) setting_mode)
+	{
+		case RESUME_MODE_AUTO:
+			return DECIDE_AUTO;
+		case RESUME_MODE_RESUME:
+			return DECIDE_RESUME;
+		case RESUME_MODE_RESTART:
+			return DECIDE_RESTART;
+	}
+	pg_unreachable();
+}
+
+/*
+ * Decide what to do about the record of a cycle that this run could continue, and
+ * say so.
+ *
+ * R10: a plain VACUUM leaves nothing behind that was dead when it began.
+ * Autovacuum has not promised that, nor has VACUUM (RESUME).
+ */
+void
+plan_decide(VacuumRun *run, const CycleRecord *record)
+{
+	const VacuumCommandOptions *options = command_options();
+	DecisionInput *facts = &run->facts;
+
+	plan_facts(run->rel, run->indexes, run->nindexes, run->rel_blocks, record,
+			   run->pages.aggressive, true, facts);
+	facts->mode = mode_asked_for();
+	facts->may_leave_head = server_is_autovacuum_worker() ||
+		(options->resume_given && options->resume == RESUME_OPTION_ON);
+
+	run->decided = true;
+	decide(facts, &run->decision);
+	report_decision(run, record);
+}
+
+/*
+ * How many dead rows a run that has left the head to a later one has left there, by
+ * what was known when that was decided and by what has become of the head's pages
+ * since.
+ */
+double
+plan_dead_rows_left(VacuumRun *run)
+{
+	double		pages;
+	double		rows = run->decision.head_dead;
+
+	if (!run->cycle.resumed || run->wraps)
+		return 0;
+
+	pages = vm_count_unskippable(run->rel, 0, Min(run->first_block, run->rel_blocks), false);
+	/* pages whose pending TIDs were left to a later vacuum as well have been counted */
+	if (!run->vacuum_indexes)
+		pages = Max(pages - run->cycle.base.estimate.pending_pages, 0);
+
+	if (run->decision.fresh_behind >= 1)
+		return Max(rows, rows * pages / run->decision.fresh_behind);
+	return Max(rows, pages);
 }

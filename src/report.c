@@ -19,6 +19,7 @@
 #include "command.h"
 #include "cycle.h"
 #include "report.h"
+#include "settings.h"
 
 /*
  * Note clocks and counters, if there may be a report at the end.
@@ -64,6 +65,26 @@ report_started(VacuumRun *run)
 		ereport(DEBUG2,
 				(errmsg_internal("vacuum options: resume %s, max_duration %d ms",
 								 resume_option_name(options->resume), options->max_duration)));
+}
+
+/*
+ * Say what is done about the record of an interrupted vacuum, and why.
+ */
+void
+report_decision(VacuumRun *run, const CycleRecord *record)
+{
+	const DecisionInput *input = &run->facts;
+	const Decision *decision = &run->decision;
+
+	if (!setting_log_decisions)
+		return;
+	ereport(LOG,
+			(errmsg("interrupted vacuum of table \"%s.%s\" at block %u of %u: %s, because %s",
+					run->schema_name, run->table_name, record->next_block, run->rel_blocks,
+					vacuum_plan_name(decision->plan), decide_reason_text(decision->reason)),
+			 errdetail("Vacuumable pages: %.0f ahead, with about %.0f dead rows, and %.0f behind, with about %.0f; %lld dead row pointers are pending.",
+					   (double) input->ahead, decision->tail_dead, (double) input->behind,
+					   decision->head_dead, (long long) input->pending_tids)));
 }
 
 /*
@@ -206,6 +227,11 @@ append_cycle(VacuumRun *run, StringInfo text)
 		appendStringInfo(text, "stopped after its maximum duration at block %u of %u, %lld dead item identifiers are pending\n",
 						 run->cycle.record.next_block, run->cycle.record.rel_blocks,
 						 (long long) run->cycle.record.pending_tids);
+	if (run->decided)
+		appendStringInfo(text, "decision: %s from block %u of %u, %.0f vacuumable pages ahead, %.0f behind, because %s\n",
+						 vacuum_plan_name(run->decision.plan), run->first_block, run->rel_blocks_at_start,
+						 (double) run->facts.ahead, (double) run->facts.behind,
+						 decide_reason_text(run->decision.reason));
 	if (!run->cycle.resumed)
 		return;
 	appendStringInfo(text, "cycle: run %u, continued at block %u of %u with %lld dead item identifiers pending, %u pages re-read to verify them\n",

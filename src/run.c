@@ -383,8 +383,9 @@ look_again(VacuumRun *run)
  * The work on the table's pages and indexes, but for cleanup.
  *
  * A run that continues a cycle first completes what was begun for the pending
- * TIDs, if their set is complete; then it scans the tail; then the head once
- * more, so that one index pass serves both.
+ * TIDs, if their set is complete; then it scans the tail; then, unless it may
+ * leave that to a later vacuum, the head once more, so that one index pass serves
+ * both.
  */
 static StepResult
 cover_table(VacuumRun *run)
@@ -403,7 +404,7 @@ cover_table(VacuumRun *run)
 
 	if (result == STEP_DONE)
 		result = scan_range(run, run->first_block, run->rel_blocks, false);
-	if (result == STEP_DONE && run->cycle.resumed)
+	if (result == STEP_DONE && run->wraps)
 		result = wrap(run);
 	if (result != STEP_DONE)
 		return result;
@@ -518,8 +519,9 @@ update_catalog(VacuumRun *run)
 
 	/*
 	 * Line pointers that a bypass left dead are not reported as dead rows: it
-	 * must not bring the next autovacuum about at once.
+	 * must not bring the next autovacuum about at once.  What a run has left in
+	 * the head is reported, and brings it about when there is enough of it (R10).
 	 */
 	server_report_vacuum(run->rel, Max(run->new_live_tuples, 0),
-						 run->new_rel_tuples - Max(run->new_live_tuples, 0));
+						 run->new_rel_tuples - Max(run->new_live_tuples, 0) + plan_dead_rows_left(run));
 }

@@ -17,6 +17,7 @@ int			setting_min_table_size = 64 * 1024 * 1024 / BLCKSZ;
 int			setting_mode = RESUME_MODE_AUTO;
 int			setting_save_interval = 10 * 1000;
 int			setting_max_duration = 0;
+bool		setting_log_decisions = true;
 int			setting_store_size = 256 * 1024;
 
 static const struct config_enum_entry modes[] = {
@@ -74,6 +75,14 @@ settings_define(void)
 							0, 0, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("vacuum_resume.log_decisions",
+							 "Logs whether an interrupted vacuum is continued, and why.",
+							 NULL,
+							 &setting_log_decisions,
+							 true,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("vacuum_resume.store_size",
 							"Sets the largest size of the store of interrupted vacuums.",
