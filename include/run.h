@@ -78,6 +78,7 @@ typedef struct RunCounters
 	BlockNumber reaped_pages;
 	BlockNumber missed_dead_pages;
 	BlockNumber nonempty_pages; /* last page that prevents truncation + 1 */
+	bool		last_page_scanned;
 	int			index_passes;
 	int			index_scans;	/* single indexes vacuumed */
 	int64		tuples_deleted;
@@ -226,6 +227,19 @@ typedef struct VacuumRun
 extern void vacuum_run(Relation rel, struct VacuumParams *params,
 					   BufferAccessStrategy strategy);
 extern bool run_check_failsafe(VacuumRun *run);
+
+/*
+ * The last page known to prevent truncation + 1.  A scan to the end tells by the
+ * last page, which is always read; a run that has not been there goes by earlier
+ * ones.
+ */
+static inline BlockNumber
+run_nonempty_pages(const VacuumRun *run)
+{
+	if (run->done.last_page_scanned)
+		return run->done.nonempty_pages;
+	return Min(Max(run->done.nonempty_pages, run->cycle.base.nonempty_pages), run->rel_blocks);
+}
 
 /* Enter a phase; returns the position to go back to. */
 static inline RunPosition

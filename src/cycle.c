@@ -268,8 +268,9 @@ cycle_take_up(VacuumRun *run)
 	if (!cycle->keeps_record)
 		return false;
 
-	/* for a decision to come, should the run be stopped */
-	cycle->estimate.dead_rows_at_start = server_dead_rows(run->rel, true);
+	/* for a decision to come, should the run be stopped before it counts more */
+	estimate_rows(run->rel, true, &cycle->estimate);
+	cycle->estimate.dead_rows_at_start = cycle->estimate.dead_rows;
 
 	result = store_find(&key, base);
 	if (result == STORE_NOT_FOUND)
@@ -300,7 +301,7 @@ cycle_take_up(VacuumRun *run)
 	cycle->resumed = true;
 	cycle->recorded = true;
 	cycle->record = *base;
-	cycle->estimate = base->estimate;
+	cycle->estimate.dead_rows_at_start = base->estimate.dead_rows_at_start;
 	cycle->store_epoch = instance_store_epoch();
 	cycle->set_number = base->set_number;
 	cycle->range_blocks = Max(base->range_blocks, 1);
@@ -706,7 +707,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.rel_blocks = run->rel_blocks_at_start;
 	record.wrapping = run->scan.wrapping;
 	record.wrap_next_block = run->scan.wrapping ? run->scan.next_block : 0;
-	record.nonempty_pages = run->done.nonempty_pages;
+	record.nonempty_pages = run_nonempty_pages(run);
 	record.skipped_all_visible = run->skipped_all_visible;
 	record.carry_xid = full_xid(run->pages.carry.xid);
 	record.carry_mxid = run->pages.carry.mxid;

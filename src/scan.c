@@ -229,6 +229,8 @@ count_page(VacuumRun *run, BlockNumber block, const PageOutcome *outcome)
 	done->pages_again[range] += run->scan.wrapping;
 
 	done->tuples_deleted += outcome->tuples_deleted;
+	if (block == run->rel_blocks - 1)
+		done->last_page_scanned = true;
 	if (outcome->prevents_truncation)
 		done->nonempty_pages = Max(done->nonempty_pages, block + 1);
 

@@ -45,7 +45,7 @@
 bool
 truncate_is_worthwhile(VacuumRun *run)
 {
-	BlockNumber empty = run->rel_blocks - run->done.nonempty_pages;
+	BlockNumber empty = run->rel_blocks - run_nonempty_pages(run);
 
 	if (!run->truncate || run->failsafe || server_forbids_truncation())
 		return false;
@@ -154,7 +154,7 @@ find_blocks_to_keep(VacuumRun *run, bool *interrupted)
 	INSTR_TIME_SET_CURRENT(last_check);
 	*interrupted = false;
 
-	for (; keep > run->done.nonempty_pages; keep--)
+	for (; keep > run_nonempty_pages(run); keep--)
 	{
 		BlockNumber block = keep - 1;
 
@@ -218,7 +218,7 @@ truncate_once(VacuumRun *run)
 			(errmsg("table \"%s\": truncated %u to %u pages",
 					run->table_name, blocks, keep)));
 
-	return interrupted && keep > run->done.nonempty_pages;
+	return interrupted && keep > run_nonempty_pages(run);
 }
 
 /*
@@ -228,7 +228,7 @@ void
 truncate_heap(VacuumRun *run)
 {
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_TRUNCATE);
-	run_enter(run, RUN_TRUNCATING, run->done.nonempty_pages);
+	run_enter(run, RUN_TRUNCATING, run_nonempty_pages(run));
 
 	while (truncate_once(run))
 		;
