@@ -118,6 +118,7 @@ typedef struct Decision
 	double		head_dead;		/* dead rows in the head, without pending TIDs */
 	double		tail_dead;		/* dead rows in the tail */
 	double		fresh_behind;	/* vacuumable head pages without pending TIDs */
+	bool		reread_pending; /* in a wrap, scan pages with pending TIDs in their turn too */
 	PlanEstimate plans[VACUUM_PLANS];	/* by VacuumPlan */
 } Decision;
 

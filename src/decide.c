@@ -76,12 +76,15 @@ typedef struct Situation
 	double		tail_dead_then; /* on ahead_then pages */
 	double		fresh_dead;		/* of head_dead, on fresh pages */
 	double		again;			/* pages with pending TIDs that have other dead rows as well */
+	bool		reread_pending; /* a wrap had better scan all of these in their turn */
 } Situation;
 
 static void check_input(const DecisionInput *input, Situation *s);
 static void estimate_rows(const DecisionInput *input, Situation *s);
 static double new_rows_in_head(const DecisionInput *input, const Situation *s, double rows,
 							   double growth_ahead);
+static bool needs_index_pass(const Situation *s, double pages);
+static bool rereading_is_cheaper(const Situation *s);
 static void estimate_restart(const Situation *s, PlanEstimate *plan);
 static void estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan);
 static bool reason_against_tail_only(const DecisionInput *input, const Situation *s,
@@ -116,6 +119,7 @@ decide(const DecisionInput *input, Decision *decision)
 	{
 		estimate_resume(&s, false, resume);
 		estimate_resume(&s, true, wrap);
+		decision->reread_pending = s.reread_pending;
 	}
 	if (!input->has_record || input->mode == DECIDE_RESTART)
 	{
@@ -380,6 +384,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	{
 		s->fresh_dead = s->head_dead * (s->fresh / s->behind);
 		s->again = least(s->behind - s->fresh, s->head_dead - s->fresh_dead);
+		s->reread_pending = rereading_is_cheaper(s);
 	}
 }
 
@@ -472,15 +477,38 @@ estimate_restart(const Situation *s, PlanEstimate *plan)
 }
 
 /*
+ * A wrap leaves pages alone that wait for being reaped, and looks again at those
+ * that are not all-visible afterwards.  If there are many, what they bring needs an
+ * index pass of its own; it can be less work to scan all of them before the first.
+ */
+static bool
+rereading_is_cheaper(const Situation *s)
+{
+	double		reread = (s->behind - s->fresh) * WORK_PER_SCANNED_PAGE;
+	double		look_again = s->again * WORK_PER_SCANNED_PAGE;
+
+	if (s->complete)
+		return false;			/* reaped before the wrap */
+	if (needs_index_pass(s, s->again))
+		look_again += s->index_pages * WORK_PER_INDEX_PAGE + s->again * WORK_PER_REAPED_PAGE;
+	return reread < look_again;
+}
+
+/* Is what pages hold that were looked at again worth an index pass? */
+static bool
+needs_index_pass(const Situation *s, double pages)
+{
+	return s->index_pages > 0 && pages > 0 && pages >= s->rel_blocks * BYPASS_SHARE;
+}
+
+/*
  * What is pending, the tail, and in a wrap the head.  See cover_table() for the
  * order: a complete set is removed first; an incomplete one together with what is
- * found, and then those of its pages are scanned that have other dead rows as well.
+ * found.
  */
 static void
 estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan)
 {
-	double		head_pages = s->complete ? s->fresh + s->again : s->fresh;
-	double		head_dead = s->complete ? s->head_dead : s->fresh_dead;
 	double		reaped = least(s->ahead, s->tail_dead);
 	double		pending_tids = 0;
 
@@ -501,16 +529,24 @@ estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan)
 	add_scan(plan, s, s->ahead, s->tail_dead);
 	if (wrap)
 	{
-		add_scan(plan, s, head_pages, head_dead);
-		reaped += least(head_pages, head_dead);
+		reaped += least(s->fresh, s->fresh_dead);
+		if (s->reread_pending)
+			add_scan(plan, s, s->behind, s->head_dead);
+		else if (s->complete)
+		{
+			reaped += s->again;
+			add_scan(plan, s, s->fresh + s->again, s->head_dead);
+		}
+		else
+			add_scan(plan, s, s->fresh, s->fresh_dead);
 	}
 	if (s->index_pages > 0 && (reaped > 0 || pending_tids > 0))
 		add_removal(plan, s, s->index_pages, reaped, pending_tids);
 
-	if (wrap && !s->complete && s->again > 0)
+	if (wrap && !s->complete && !s->reread_pending && s->again > 0)
 	{
 		add_scan(plan, s, s->again, s->head_dead - s->fresh_dead);
-		if (s->index_pages > 0 && s->again >= s->rel_blocks * BYPASS_SHARE)
+		if (needs_index_pass(s, s->again))
 			add_removal(plan, s, s->index_pages, s->again, 0);
 	}
 }
