@@ -12,8 +12,10 @@
  *	  need than the tail and the run is not going to get to it, or checking what is
  *	  pending costs more than collecting it anew.
  *	- Nothing speaks for restarting that grows with the tail: once it is right to
- *	  resume, it stays right however many pages are added there.  So the tail as it
- *	  was at the save is what reason_to_restart() weighs the head against.
+ *	  resume, it stays right however many pages become vacuumable there.  So
+ *	  reason_to_restart() takes the tail's dead rows to lie on the pages that were
+ *	  vacuumable at the save: its growth neither dilutes them nor puts the head
+ *	  out of reach.
  *	- A head in which more pages become vacuumable never has fewer dead rows for it.
  *	  So where the head is over the threshold, it stays so, and only there is the
  *	  cycle given up for the head's sake: more pages behind cannot turn a restart
@@ -73,7 +75,6 @@ typedef struct Situation
 
 	double		head_dead;
 	double		tail_dead;
-	double		tail_dead_then; /* on ahead_then pages */
 	double		fresh_dead;		/* of head_dead, on fresh pages */
 	double		again;			/* pages with pending TIDs that have other dead rows as well */
 	bool		reread_pending; /* a wrap had better scan all of these in their turn */
@@ -81,8 +82,7 @@ typedef struct Situation
 
 static void check_input(const DecisionInput *input, Situation *s);
 static void estimate_rows(const DecisionInput *input, Situation *s);
-static double new_rows_in_head(const DecisionInput *input, const Situation *s, double rows,
-							   double growth_ahead);
+static double new_rows_in_head(const DecisionInput *input, const Situation *s, double rows);
 static bool needs_index_pass(const Situation *s, double pages);
 static bool rereading_is_cheaper(const Situation *s);
 static void estimate_restart(const Situation *s, PlanEstimate *plan);
@@ -352,17 +352,15 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		head *= s->behind / behind_then;
 	if (ahead_then > s->ahead)
 		tail *= s->ahead / ahead_then;
-	s->tail_dead_then = tail;
 
 	/* new rows; a count that went down does not tell how many */
 	if (is_known(input->dead_at_save) && is_known(input->dead_now) && dead_now >= dead_then)
 	{
 		double		came = dead_now - dead_then;
-		double		in_head = new_rows_in_head(input, s, came, s->growth_ahead);
+		double		in_head = new_rows_in_head(input, s, came);
 
 		head += in_head;
 		tail += came - in_head;
-		s->tail_dead_then += came - new_rows_in_head(input, s, came, 0);
 	}
 	else
 	{
@@ -377,8 +375,6 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	/* a dead row makes its page vacuumable */
 	s->head_dead = s->behind > 0 ? head : 0;
 	s->tail_dead = s->ahead > 0 ? tail : 0;
-	if (s->ahead_then == 0)
-		s->tail_dead_then = 0;
 
 	if (s->behind > 0)
 	{
@@ -397,8 +393,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
  * page was hit, the rows are taken to be where the vacuumable pages are.
  */
 static double
-new_rows_in_head(const DecisionInput *input, const Situation *s, double rows,
-				 double growth_ahead)
+new_rows_in_head(const DecisionInput *input, const Situation *s, double rows)
 {
 	double		behind_then = least((double) input->behind_at_save, s->head_blocks);
 	double		ahead_then = least((double) input->ahead_at_save, s->tail_blocks);
@@ -407,7 +402,7 @@ new_rows_in_head(const DecisionInput *input, const Situation *s, double rows,
 	bool		head_tells = clean_head > s->head_blocks * LEAST_CLEAN_SHARE;
 	bool		tail_tells = clean_tail > s->tail_blocks * LEAST_CLEAN_SHARE;
 	double		head_rate = head_tells ? s->growth_behind / clean_head : 0;
-	double		tail_rate = tail_tells ? growth_ahead / clean_tail : 0;
+	double		tail_rate = tail_tells ? s->growth_ahead / clean_tail : 0;
 
 	if (!head_tells)
 		head_rate = tail_rate;
@@ -612,8 +607,8 @@ choose_how_to_resume(const Situation *s, Decision *decision)
 /*
  * Is there a reason to give up a cycle that could be continued?
  *
- * Must not depend on the tail's growth since the save, but for head_dead, which
- * falls with it (see the top).
+ * Growth of the tail must not be one (see the top): its pages count as they were
+ * at the save, its dead rows as they are.
  */
 static bool
 reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *reason)
@@ -641,7 +636,7 @@ reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *
 		}
 	}
 
-	/* the head's sake: it needs a vacuum, and resuming does not get there */
+	/* for the head's sake: it needs a vacuum, and resuming does not get there */
 	if (s->complete || s->limit == 0 || s->limit > check + tail ||
 		s->head_dead <= as_amount(input->threshold))
 		return false;
@@ -649,8 +644,8 @@ reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *
 	by_resuming = 0;
 	if (tail > 0)
 	{
-		by_restart += s->tail_dead_then * least(1, excess(s->limit, head) / tail);
-		by_resuming = s->tail_dead_then * (excess(s->limit, check) / tail);
+		by_restart += s->tail_dead * least(1, excess(s->limit, head) / tail);
+		by_resuming = s->tail_dead * (excess(s->limit, check) / tail);
 	}
 	*reason = BECAUSE_HEAD_OUT_OF_REACH;
 	return by_restart > by_resuming;

@@ -102,7 +102,8 @@ busy(void)
 static void
 test_quiet_table(void)
 {
-	Decision	d = decision_on(quiet);
+	DecisionInput input = quiet;
+	Decision	d = decision_on(input);
 
 	ok(near(d.tail_dead, 300) && d.head_dead == 0 && d.fresh_behind == 0,
 	   "quiet table: the dead rows left are in the tail");
@@ -113,6 +114,16 @@ test_quiet_table(void)
 	ok(plan_is(&d.plans[PLAN_RESTART], 500, 0, 500, 90, 1, 700),
 	   "quiet table: a restart scans pages with pending TIDs again");
 	ok(decision_is(&d, PLAN_RESUME, BECAUSE_TAIL_PAYS_MORE), "quiet table: resume");
+
+	input.scanned_pages = 0;
+	d = decision_on(input);
+	ok(near(d.tail_dead, 1000 * 300 / 500),
+	   "not known how much was scanned: at least what is vacuumable still");
+	input = quiet;
+	input.behind_at_save = 100;
+	input.behind = 250;
+	d = decision_on(input);
+	ok(d.fresh_behind == 150, "pages of the head that became vacuumable are fresh");
 }
 
 static void
@@ -145,6 +156,21 @@ test_busy_table(void)
 	d = decision_on(input);
 	ok(decision_is(&d, PLAN_RESUME_AND_WRAP, BECAUSE_VACUUM_PROMISES_ALL),
 	   "VACUUM without options does not leave the head");
+
+	/* no clean page in the head, ten of twenty in the tail: 70 % again */
+	input = quiet;
+	input.behind = input.behind_at_save = 700;
+	input.pending_pages = 700;
+	input.ahead_at_save = 280;
+	input.ahead = 290;
+	input.dead_now = 1100;
+	d = decision_on(input);
+	ok(near(d.head_dead, 70) && near(d.tail_dead, 1000 * 280 / 980.0 + 30),
+	   "a head without clean pages is hit as often as the tail");
+	/* none of twenty clean pages: by vacuumable pages */
+	input.ahead = 280;
+	d = decision_on(input);
+	ok(near(d.head_dead, 100 * 700 / 980.0), "no clean page hit: by vacuumable pages");
 }
 
 /* An index pass larger than all of the table makes the head worth its few pages. */
@@ -167,6 +193,18 @@ test_head_pays(void)
 	   plan_is(&d.plans[PLAN_RESUME_AND_WRAP], 400, 0, 400, 5000, 1, 600),
 	   "nothing pending: the wrap costs 200 and brings 210");
 	ok(decision_is(&d, PLAN_RESUME_AND_WRAP, BECAUSE_HEAD_PAYS), "the head is worth its pages");
+
+	/* the same pass for 400 pending TIDs and nothing ahead */
+	input = busy();
+	input.index_pages = 5000;
+	input.ahead = input.ahead_at_save = 0;
+	d = decision_on(input);
+	ok(near(d.head_dead, 300) && decision_is(&d, PLAN_RESUME_AND_WRAP, BECAUSE_HEAD_OVER_THRESHOLD),
+	   "nothing ahead: the head has all that came");
+	input.threshold = 300;
+	d = decision_on(input);
+	ok(decision_is(&d, PLAN_RESUME_AND_WRAP, BECAUSE_HEAD_PAYS),
+	   "something pending: the index pass serves the head as well");
 }
 
 /* A wrap that leaves pending pages alone looks again at few, without an index pass. */
@@ -183,6 +221,21 @@ test_looking_again(void)
 	   plan_is(&d.plans[PLAN_RESUME_AND_WRAP], 300 + 100 + 7, 0, 200 + 300 + 3.5, 90, 1,
 			   400 + 300 + 15), "few new rows: look again at some pages");
 
+	/* 2 % of the table or more need an index pass, still less than 700 pages */
+	input = quiet;
+	input.behind = input.behind_at_save = input.pending_pages = 700;
+	input.pending_tids = 1400;
+	input.dead_now = 1000 + 30;
+	d = decision_on(input);
+	ok(near(d.head_dead, 21) && !d.reread_pending &&
+	   plan_is(&d.plans[PLAN_RESUME_AND_WRAP], 300 + 21, 0, 700 + 300 + 21, 90 + 90, 2,
+			   1400 + 309 + 21), "more new rows: look again, and vacuum indexes again");
+	ok(plan_is(&d.plans[PLAN_RESTART], 1000, 0, 1000, 90, 1, 1400 + 309 + 21) &&
+	   d.plans[PLAN_RESTART].work > d.plans[PLAN_RESUME_AND_WRAP].work,
+	   "more new rows: a restart is more work still");
+
+	input = busy();
+	input.dead_now = 1000 + 15;
 	input.index_pages = 0;
 	d = decision_on(input);
 	ok(near(d.head_dead, 400 + 10.5) && d.fresh_behind == 300 &&
@@ -205,6 +258,7 @@ test_complete_set(void)
 			   200 + 300 + 70 + 140, 30 + 90, 2, 1000),
 	   "complete set: the rest of one index pass, and another");
 
+	input.set_complete = false;
 	input.reaping = true;
 	d = decision_on(input);
 	ok(plan_is(&d.plans[PLAN_RESUME], 300, 0, 500, 90, 1, 790), "reaping: no index is left");
@@ -257,6 +311,13 @@ test_verification(void)
 	   decision_is(&d, PLAN_RESTART, BECAUSE_CHECKING_COSTS_MORE),
 	   "a complete set to verify has an index pass of its own: restart");
 
+	input.behind = 400;
+	input.expected_work = 350;
+	d = decision_on(input);
+	ok(d.plan == PLAN_RESUME_AND_WRAP, "but not if the run does not get through the head");
+	input = quiet;
+	input.must_verify = true;
+
 	/* reaping: the list is dropped, what it had is dead in the head */
 	input.reaping = true;
 	d = decision_on(input);
@@ -297,10 +358,10 @@ test_limited_run(void)
 	   decision_is(&d, PLAN_RESTART, BECAUSE_HEAD_OUT_OF_REACH),
 	   "head-hot, short runs: restart");
 
-	input.dead_now = 990 + 399;
+	input.dead_now = 990 + 400;
 	d = decision_on(input);
 	ok(decision_is(&d, PLAN_RESUME_AND_WRAP, BECAUSE_HEAD_OVER_THRESHOLD),
-	   "the tail has more per page: resume");
+	   "the tail has as many per page: resume");
 
 	input.dead_now = 990 + 410;
 	input.restarted_before = true;
@@ -308,6 +369,28 @@ test_limited_run(void)
 	ok(d.plan == PLAN_RESUME_AND_WRAP && !d.plans[PLAN_RESTART].possible &&
 	   d.plans[PLAN_RESTART].reason == BECAUSE_GIVEN_UP_BEFORE,
 	   "given up before: resume this time");
+
+	/* 215 rows on 210 pages and 70 of the tail, against 280 of the tail */
+	input = head_hot();
+	input.behind = 210;
+	input.dead_now = 990 + 215;
+	input.threshold = 214;
+	input.expected_work = 280;
+	d = decision_on(input);
+	ok(near(d.plans[PLAN_RESTART].dead_rows_expected, 285) && d.plan == PLAN_RESTART,
+	   "what a restart gets to in the tail counts");
+
+	/*
+	 * ten of the tail's twenty clean pages and 200 of the head's 500 became vacuumable:
+	 * of 700 rows 0.4 * 700 : 0.5 * 310, 451 in the head
+	 */
+	input = head_hot();
+	input.rel_blocks = 1010;
+	input.ahead = 300;
+	input.dead_now = 990 + 700;
+	d = decision_on(input);
+	ok(near(d.head_dead, 700 * 280 / 435.0) && d.plan == PLAN_RESUME_AND_WRAP,
+	   "new dead rows in the tail count");
 
 	input = head_hot();
 	input.expected_work = 291;
@@ -361,6 +444,13 @@ test_rows_during_scan(void)
 	d = decision_on(input);
 	ok(near(d.head_dead, 120) && near(d.tail_dead, 880 * 0.3),
 	   "a fresh page has a dead row");
+	input.behind = 240;
+	input.ahead = 100;
+	d = decision_on(input);
+	ok(near(d.head_dead, 120 * 0.75) && near(d.tail_dead, 880 * 0.1),
+	   "pages that are vacuumable no more took theirs along");
+	input.behind = 320;
+	input.ahead = 300;
 	input.dead_at_start = 970;
 	d = decision_on(input);
 	ok(near(d.head_dead, 30), "but there are no more than came");
@@ -390,6 +480,9 @@ test_unknown_statistics(void)
 	input.ahead = input.ahead_at_save = 0;
 	d = decision_on(input);
 	ok(d.tail_dead == 0 && d.head_dead > 0, "no vacuumable page, no dead row");
+	input.behind = input.behind_at_save = 0;
+	d = decision_on(input);
+	ok(d.tail_dead == 0 && d.head_dead == 0, "no vacuumable page at all, no dead row");
 
 	input = quiet;
 	input.threshold = -1;
