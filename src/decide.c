@@ -39,15 +39,19 @@
 /* A vacuumable page of which nothing else is known. */
 #define DEAD_ROWS_PER_PAGE 1.0
 
-/* How long a page of the head was exposed to updates after it was scanned, at a
- * save: half the time of the scan, on average. */
+/*
+ * How long a page of the head had been exposed to updates after it was scanned, at
+ * the save: half the time of the scan, on average.
+ */
 #define EXPOSURE_AT_SAVE 0.5
 
 /* Share of a part's pages that must have been clean to tell a rate from them. */
 #define LEAST_CLEAN_SHARE 0.01
 
-/* Index pass for what pages hold that were looked at again, as share of the table:
- * the server's rule for leaving dead line pointers (BYPASS_THRESHOLD_PAGES). */
+/*
+ * Share of the table's pages from which on dead line pointers get an index pass:
+ * the server's rule (BYPASS_THRESHOLD_PAGES).
+ */
 #define BYPASS_SHARE 0.02
 
 /* Above any number of rows or pages there can be (2^64). */
@@ -62,7 +66,8 @@ typedef struct Situation
 	double		tail_blocks;
 	double		ahead;
 	double		behind;
-	double		ahead_then;		/* at the save, of those that are vacuumable now */
+	double		ahead_then;		/* at the save */
+	double		behind_then;
 	double		growth_ahead;	/* since the save */
 	double		growth_behind;
 	double		pending_pages;
@@ -82,7 +87,7 @@ typedef struct Situation
 
 static void check_input(const DecisionInput *input, Situation *s);
 static void estimate_rows(const DecisionInput *input, Situation *s);
-static double new_rows_in_head(const DecisionInput *input, const Situation *s, double rows);
+static double new_rows_in_head(const Situation *s, double rows);
 static bool needs_index_pass(const Situation *s, double pages);
 static bool rereading_is_cheaper(const Situation *s);
 static void estimate_restart(const Situation *s, PlanEstimate *plan);
@@ -261,8 +266,6 @@ as_amount(double amount)
 static void
 check_input(const DecisionInput *input, Situation *s)
 {
-	double		behind_then;
-
 	*s = (Situation) {.limit = input->expected_work < MOST_ROWS ?
 		as_amount(input->expected_work) : 0};
 
@@ -278,10 +281,10 @@ check_input(const DecisionInput *input, Situation *s)
 
 	s->ahead = least((double) input->ahead, s->tail_blocks);
 	s->behind = least((double) input->behind, s->head_blocks);
-	s->ahead_then = least((double) input->ahead_at_save, s->ahead);
-	s->growth_ahead = s->ahead - s->ahead_then;
-	behind_then = least((double) input->behind_at_save, s->head_blocks);
-	s->growth_behind = excess(s->behind, behind_then);
+	s->ahead_then = least((double) input->ahead_at_save, s->tail_blocks);
+	s->behind_then = least((double) input->behind_at_save, s->head_blocks);
+	s->growth_ahead = excess(s->ahead, s->ahead_then);
+	s->growth_behind = excess(s->behind, s->behind_then);
 
 	/*
 	 * Pending TIDs are dropped if another server's vacuum may have been reaping
@@ -310,8 +313,6 @@ check_input(const DecisionInput *input, Situation *s)
 static void
 estimate_rows(const DecisionInput *input, Situation *s)
 {
-	double		behind_then = least((double) input->behind_at_save, s->head_blocks);
-	double		ahead_then = least((double) input->ahead_at_save, s->tail_blocks);
 	double		dead_then = as_amount(input->dead_at_save);
 	double		dead_now = as_amount(input->dead_now);
 	double		fresh_then;
@@ -326,7 +327,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	}
 
 	/* old rows: the tail was not touched, the head is clean but for what came later */
-	fresh_then = excess(behind_then, s->pending_pages);
+	fresh_then = excess(s->behind_then, s->pending_pages);
 	if (is_known(input->dead_at_save))
 	{
 		double		came = dead_then;
@@ -335,29 +336,29 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		if (is_known(input->dead_at_start))
 		{
 			came = excess(dead_then, as_amount(input->dead_at_start));
-			head = most(head, came * EXPOSURE_AT_SAVE * share(behind_then, ahead_then));
+			head = most(head, came * EXPOSURE_AT_SAVE * share(s->behind_then, s->ahead_then));
 		}
 		head = least(head, came);
 		tail = (dead_then - head) *
-			share(ahead_then, most(behind_then, (double) input->scanned_pages));
+			share(s->ahead_then, most(s->behind_then, (double) input->scanned_pages));
 	}
 	else
 	{
 		head = fresh_then * DEAD_ROWS_PER_PAGE;
-		tail = ahead_then * DEAD_ROWS_PER_PAGE;
+		tail = s->ahead_then * DEAD_ROWS_PER_PAGE;
 	}
 
 	/* pages that are vacuumable no more have lost their dead rows */
-	if (behind_then > s->behind)
-		head *= s->behind / behind_then;
-	if (ahead_then > s->ahead)
-		tail *= s->ahead / ahead_then;
+	if (s->behind_then > s->behind)
+		head *= s->behind / s->behind_then;
+	if (s->ahead_then > s->ahead)
+		tail *= s->ahead / s->ahead_then;
 
 	/* new rows; a count that went down does not tell how many */
 	if (is_known(input->dead_at_save) && is_known(input->dead_now) && dead_now >= dead_then)
 	{
 		double		came = dead_now - dead_then;
-		double		in_head = new_rows_in_head(input, s, came);
+		double		in_head = new_rows_in_head(s, came);
 
 		head += in_head;
 		tail += came - in_head;
@@ -393,12 +394,10 @@ estimate_rows(const DecisionInput *input, Situation *s)
  * page was hit, the rows are taken to be where the vacuumable pages are.
  */
 static double
-new_rows_in_head(const DecisionInput *input, const Situation *s, double rows)
+new_rows_in_head(const Situation *s, double rows)
 {
-	double		behind_then = least((double) input->behind_at_save, s->head_blocks);
-	double		ahead_then = least((double) input->ahead_at_save, s->tail_blocks);
-	double		clean_head = s->head_blocks - behind_then;
-	double		clean_tail = s->tail_blocks - ahead_then;
+	double		clean_head = s->head_blocks - s->behind_then;
+	double		clean_tail = s->tail_blocks - s->ahead_then;
 	bool		head_tells = clean_head > s->head_blocks * LEAST_CLEAN_SHARE;
 	bool		tail_tells = clean_tail > s->tail_blocks * LEAST_CLEAN_SHARE;
 	double		head_rate = head_tells ? s->growth_behind / clean_head : 0;
@@ -409,7 +408,7 @@ new_rows_in_head(const DecisionInput *input, const Situation *s, double rows)
 	if (!tail_tells)
 		tail_rate = head_rate;
 	if (head_rate == 0 && tail_rate == 0)
-		return rows * share(most(s->behind, behind_then), most(s->ahead_then, ahead_then));
+		return rows * share(most(s->behind, s->behind_then), most(s->ahead, s->ahead_then));
 	return rows * share(head_rate * s->head_blocks, tail_rate * s->tail_blocks);
 }
 
@@ -615,7 +614,7 @@ reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *
 {
 	double		check = s->verify ? s->pending_pages * WORK_PER_VERIFIED_PAGE : 0;
 	double		head = s->behind * WORK_PER_SCANNED_PAGE;
-	double		tail = s->ahead_then * WORK_PER_SCANNED_PAGE;
+	double		tail = least(s->ahead, s->ahead_then) * WORK_PER_SCANNED_PAGE;
 	double		by_restart;
 	double		by_resuming;
 

@@ -171,6 +171,11 @@ test_busy_table(void)
 	input.ahead = 280;
 	d = decision_on(input);
 	ok(near(d.head_dead, 100 * 700 / 980.0), "no clean page hit: by vacuumable pages");
+	/* two clean pages of 300 do not tell much, hit or not */
+	input.ahead_at_save = 298;
+	input.ahead = 300;
+	d = decision_on(input);
+	ok(near(d.head_dead, 70), "hardly a clean page: by vacuumable pages");
 }
 
 /* An index pass larger than all of the table makes the head worth its few pages. */
@@ -194,7 +199,18 @@ test_head_pays(void)
 	   "nothing pending: the wrap costs 200 and brings 210");
 	ok(decision_is(&d, PLAN_RESUME_AND_WRAP, BECAUSE_HEAD_PAYS), "the head is worth its pages");
 
-	/* the same pass for 400 pending TIDs and nothing ahead */
+	/* 327 rows for 690, or 390 for 853, of which 690 may be done and bring all */
+	input.index_pages = 90;
+	input.dead_now = 1000 + 90;
+	d = decision_on(input);
+	ok(near(d.plans[PLAN_RESUME].work, 690) && near(d.plans[PLAN_RESUME_AND_WRAP].work, 853) &&
+	   d.plan == PLAN_RESUME, "a small index pass: the head does not pay");
+	input.expected_work = 690;
+	d = decision_on(input);
+	ok(near(d.plans[PLAN_RESUME_AND_WRAP].dead_rows_expected, 390) &&
+	   d.plan == PLAN_RESUME_AND_WRAP, "what the run is not going to do costs nothing");
+
+	/* an index pass for 400 pending TIDs and nothing ahead */
 	input = busy();
 	input.index_pages = 5000;
 	input.ahead = input.ahead_at_save = 0;
@@ -266,6 +282,11 @@ test_complete_set(void)
 	input.dead_now = input.dead_at_save = input.dead_at_start = 0;
 	d = decision_on(input);
 	ok(plan_is(&d.plans[PLAN_RESUME], 300, 0, 200, 0, 0, 400), "no dead rows: no index pass");
+	input.pending_tids = 0;
+	d = decision_on(input);
+	ok(plan_is(&d.plans[PLAN_RESTART], 600, 0, 0, 0, 0, 0) &&
+	   plan_is(&d.plans[PLAN_RESUME_AND_WRAP], 600, 0, 0, 0, 0, 0),
+	   "nor for a restart, if nothing is pending");
 
 	/* stopped after 1.5 of what is left of the indexes and half the reaping */
 	input = busy();
@@ -392,6 +413,13 @@ test_limited_run(void)
 	ok(near(d.head_dead, 700 * 280 / 435.0) && d.plan == PLAN_RESUME_AND_WRAP,
 	   "new dead rows in the tail count");
 
+	/* counted by another measure then, the tail is within reach now */
+	input = head_hot();
+	input.ahead = 50;
+	d = decision_on(input);
+	ok(near(d.tail_dead, 50) && near(d.head_dead, 410) && d.plan == PLAN_RESUME_AND_WRAP,
+	   "a tail with fewer vacuumable pages than at the save");
+
 	input = head_hot();
 	input.expected_work = 291;
 	d = decision_on(input);
@@ -483,6 +511,10 @@ test_unknown_statistics(void)
 	input.behind = input.behind_at_save = 0;
 	d = decision_on(input);
 	ok(d.tail_dead == 0 && d.head_dead == 0, "no vacuumable page at all, no dead row");
+	input.behind = 1000000;
+	d = decision_on(input);
+	ok(d.fresh_behind == 700 && d.plans[PLAN_RESTART].heap_pages == 700,
+	   "no more vacuumable pages than pages");
 
 	input = quiet;
 	input.threshold = -1;
@@ -511,7 +543,7 @@ test_modes(void)
 	ok(decision_is(&d, PLAN_RESTART, BECAUSE_ASKED_TO_RESTART) && !d.plans[PLAN_RESUME].possible,
 	   "asked to start over");
 
-	input = (DecisionInput) {.rel_blocks = 1000, .ahead = 500, .index_pages = 90,
+	input = (DecisionInput) {.rel_blocks = 1000, .ahead = 480, .behind = 20, .index_pages = 90,
 		.dead_at_save = -1, .dead_now = 700, .mode = DECIDE_RESUME};
 	d = decision_on(input);
 	ok(decision_is(&d, PLAN_RESTART, BECAUSE_NOTHING_TO_CONTINUE) &&
@@ -824,8 +856,9 @@ test_any_input(void)
 			 &modes, "restart not obeyed", &input);
 		must(!input.has_record || input.mode != DECIDE_RESUME || d.plan != PLAN_RESTART,
 			 &modes, "resume not obeyed", &input);
-		must(d.plan != PLAN_RESUME || (input.may_leave_head && !input.must_verify &&
-									   d.head_dead <= threshold), &leaves, "leaves the head", &input);
+		must(d.plan != PLAN_RESUME ||
+			 (input.may_leave_head && !input.must_verify && d.head_dead <= threshold),
+			 &leaves, "leaves the head", &input);
 		must(!in_auto || !input.restarted_before || d.plan != PLAN_RESTART,
 			 &twice, "restart twice", &input);
 		must(!in_auto || limited || input.must_verify || d.plan != PLAN_RESTART,
