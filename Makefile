@@ -53,6 +53,9 @@ $(TOOL): $(wildcard $(srcdir)/tools/inspect/*.c $(srcdir)/tools/inspect/*.h $(sr
 $(srcdir)/t/unit/dead_tids: $(srcdir)/t/unit/dead_tids.c $(srcdir)/src/dead_tids.c $(srcdir)/include/dead_tids.h
 	$(CC) -g -O1 -Wall -Wextra -std=c99 -D_DEFAULT_SOURCE -I$(srcdir)/include -o $@ $(filter %.c,$^)
 
+$(srcdir)/t/unit/decide: $(srcdir)/t/unit/decide.c $(srcdir)/src/decide.c $(srcdir)/include/decide.h
+	$(CC) -g -O1 -Wall -Wextra -std=c99 -D_DEFAULT_SOURCE -I$(srcdir)/include -o $@ $(filter %.c,$^) -lm
+
 install: install-tool
 
 install-tool: $(TOOL)

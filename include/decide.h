@@ -104,7 +104,6 @@ typedef struct PlanEstimate
 	double		reaped_pages;
 	double		index_pages;	/* to read in all index passes */
 	int			index_passes;
-	bool		scans_pending;	/* are pages with pending TIDs scanned before these are reaped? */
 	double		work;
 
 	double		dead_rows_removed;	/* if it gets to its end */
@@ -119,6 +118,7 @@ typedef struct Decision
 	double		head_dead;		/* dead rows in the head, without pending TIDs */
 	double		tail_dead;		/* dead rows in the tail */
 	double		fresh_behind;	/* vacuumable head pages without pending TIDs */
+	bool		reread_pending; /* in a wrap, scan pages with pending TIDs in their turn too */
 	PlanEstimate plans[VACUUM_PLANS];	/* by VacuumPlan */
 } Decision;
 

@@ -184,7 +184,7 @@ typedef struct VacuumRun
 	BlockNumber first_block;	/* where the scan begins */
 	bool		wraps;			/* is the head scanned once more? */
 	BlockNumber wrap_from;		/* where the wrap begins, below that */
-	bool		scan_pending_again; /* shall a wrap read pages that have pending TIDs? */
+	bool		reread_pending; /* shall a wrap read pages that have pending TIDs? */
 	bool		wrapped_from_there; /* has the wrap got from there to first_block? */
 	BlockNumber rel_blocks;		/* size when the cutoffs were taken, less what was truncated */
 	BlockNumber rel_blocks_at_start;

@@ -310,7 +310,7 @@ cycle_take_up(VacuumRun *run)
 	run->first_block = Min(base->next_block, run->rel_blocks);
 	run->wrap_from = base->wrapping ? Min(base->wrap_next_block, run->first_block) : 0;
 	run->wraps = run->decision.plan == PLAN_RESUME_AND_WRAP;
-	run->scan_pending_again = run->decision.plans[PLAN_RESUME_AND_WRAP].scans_pending;
+	run->reread_pending = run->decision.reread_pending;
 	run->skipped_all_visible = base->skipped_all_visible != 0;
 	cycle->promise = (Promise) {.xid = base->promise_xid, .mxid = base->promise_mxid,
 		.xid_age = base->promise_xid_age, .mxid_age = base->promise_mxid_age};
@@ -495,7 +495,9 @@ cycle_load_pending(VacuumRun *run)
 		/* R4: an item may have been reaped, reused and died again: all indexes anew */
 		verify_pending(run, &loaded);
 	}
-	cycle->phase = run->dead.count > 0 ? cycle->base.phase : CYCLE_SCANNING;
+
+	/* with all indexes to do, what is found yet can be removed in the same pass */
+	cycle->phase = run->dead.count > 0 && vouched ? cycle->base.phase : CYCLE_SCANNING;
 
 	/*
 	 * A run that did not get through its wrap would meet the same pages again,

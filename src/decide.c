@@ -12,8 +12,10 @@
  *	  need than the tail and the run is not going to get to it, or checking what is
  *	  pending costs more than collecting it anew.
  *	- Nothing speaks for restarting that grows with the tail: once it is right to
- *	  resume, it stays right however many pages are added there.  So the tail as it
- *	  was at the save is what reason_to_restart() weighs the head against.
+ *	  resume, it stays right however many pages become vacuumable there.  So
+ *	  reason_to_restart() takes the tail's dead rows to lie on the pages that were
+ *	  vacuumable at the save: its growth neither dilutes them nor puts the head
+ *	  out of reach.
  *	- A head in which more pages become vacuumable never has fewer dead rows for it.
  *	  So where the head is over the threshold, it stays so, and only there is the
  *	  cycle given up for the head's sake: more pages behind cannot turn a restart
@@ -37,15 +39,19 @@
 /* A vacuumable page of which nothing else is known. */
 #define DEAD_ROWS_PER_PAGE 1.0
 
-/* How long a page of the head was exposed to updates after it was scanned, at a
- * save: half the time of the scan, on average. */
+/*
+ * How long a page of the head had been exposed to updates after it was scanned, at
+ * the save: half the time of the scan, on average.
+ */
 #define EXPOSURE_AT_SAVE 0.5
 
 /* Share of a part's pages that must have been clean to tell a rate from them. */
 #define LEAST_CLEAN_SHARE 0.01
 
-/* Index pass for what pages hold that were looked at again, as share of the table:
- * the server's rule for leaving dead line pointers (BYPASS_THRESHOLD_PAGES). */
+/*
+ * Share of the table's pages from which on dead line pointers get an index pass:
+ * the server's rule (BYPASS_THRESHOLD_PAGES).
+ */
 #define BYPASS_SHARE 0.02
 
 /* Above any number of rows or pages there can be (2^64). */
@@ -60,7 +66,8 @@ typedef struct Situation
 	double		tail_blocks;
 	double		ahead;
 	double		behind;
-	double		ahead_then;		/* at the save, of those that are vacuumable now */
+	double		ahead_then;		/* at the save */
+	double		behind_then;
 	double		growth_ahead;	/* since the save */
 	double		growth_behind;
 	double		pending_pages;
@@ -73,17 +80,17 @@ typedef struct Situation
 
 	double		head_dead;
 	double		tail_dead;
-	double		tail_dead_then; /* on ahead_then pages */
 	double		fresh_dead;		/* of head_dead, on fresh pages */
 	double		again;			/* pages with pending TIDs that have other dead rows as well */
+	bool		reread_pending; /* a wrap had better scan all of these in their turn */
 } Situation;
 
 static void check_input(const DecisionInput *input, Situation *s);
 static void estimate_rows(const DecisionInput *input, Situation *s);
-static double new_rows_in_head(const DecisionInput *input, const Situation *s, double rows,
-							   double growth_ahead);
+static double new_rows_in_head(const Situation *s, double rows);
+static bool needs_index_pass(const Situation *s, double pages);
+static bool rereading_is_cheaper(const Situation *s);
 static void estimate_restart(const Situation *s, PlanEstimate *plan);
-static bool reads_pending_at_once(const Situation *s);
 static void estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan);
 static bool reason_against_tail_only(const DecisionInput *input, const Situation *s,
 									 DecideReason *reason);
@@ -117,6 +124,7 @@ decide(const DecisionInput *input, Decision *decision)
 	{
 		estimate_resume(&s, false, resume);
 		estimate_resume(&s, true, wrap);
+		decision->reread_pending = s.reread_pending;
 	}
 	if (!input->has_record || input->mode == DECIDE_RESTART)
 	{
@@ -258,8 +266,6 @@ as_amount(double amount)
 static void
 check_input(const DecisionInput *input, Situation *s)
 {
-	double		behind_then;
-
 	*s = (Situation) {.limit = input->expected_work < MOST_ROWS ?
 		as_amount(input->expected_work) : 0};
 
@@ -275,10 +281,10 @@ check_input(const DecisionInput *input, Situation *s)
 
 	s->ahead = least((double) input->ahead, s->tail_blocks);
 	s->behind = least((double) input->behind, s->head_blocks);
-	s->ahead_then = least((double) input->ahead_at_save, s->ahead);
-	s->growth_ahead = s->ahead - s->ahead_then;
-	behind_then = least((double) input->behind_at_save, s->head_blocks);
-	s->growth_behind = excess(s->behind, behind_then);
+	s->ahead_then = least((double) input->ahead_at_save, s->tail_blocks);
+	s->behind_then = least((double) input->behind_at_save, s->head_blocks);
+	s->growth_ahead = excess(s->ahead, s->ahead_then);
+	s->growth_behind = excess(s->behind, s->behind_then);
 
 	/*
 	 * Pending TIDs are dropped if another server's vacuum may have been reaping
@@ -307,8 +313,6 @@ check_input(const DecisionInput *input, Situation *s)
 static void
 estimate_rows(const DecisionInput *input, Situation *s)
 {
-	double		behind_then = least((double) input->behind_at_save, s->head_blocks);
-	double		ahead_then = least((double) input->ahead_at_save, s->tail_blocks);
 	double		dead_then = as_amount(input->dead_at_save);
 	double		dead_now = as_amount(input->dead_now);
 	double		fresh_then;
@@ -323,7 +327,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	}
 
 	/* old rows: the tail was not touched, the head is clean but for what came later */
-	fresh_then = excess(behind_then, s->pending_pages);
+	fresh_then = excess(s->behind_then, s->pending_pages);
 	if (is_known(input->dead_at_save))
 	{
 		double		came = dead_then;
@@ -332,34 +336,32 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		if (is_known(input->dead_at_start))
 		{
 			came = excess(dead_then, as_amount(input->dead_at_start));
-			head = most(head, came * EXPOSURE_AT_SAVE * share(behind_then, ahead_then));
+			head = most(head, came * EXPOSURE_AT_SAVE * share(s->behind_then, s->ahead_then));
 		}
 		head = least(head, came);
 		tail = (dead_then - head) *
-			share(ahead_then, most(behind_then, (double) input->scanned_pages));
+			share(s->ahead_then, most(s->behind_then, (double) input->scanned_pages));
 	}
 	else
 	{
 		head = fresh_then * DEAD_ROWS_PER_PAGE;
-		tail = ahead_then * DEAD_ROWS_PER_PAGE;
+		tail = s->ahead_then * DEAD_ROWS_PER_PAGE;
 	}
 
 	/* pages that are vacuumable no more have lost their dead rows */
-	if (behind_then > s->behind)
-		head *= s->behind / behind_then;
-	if (ahead_then > s->ahead)
-		tail *= s->ahead / ahead_then;
-	s->tail_dead_then = tail;
+	if (s->behind_then > s->behind)
+		head *= s->behind / s->behind_then;
+	if (s->ahead_then > s->ahead)
+		tail *= s->ahead / s->ahead_then;
 
 	/* new rows; a count that went down does not tell how many */
 	if (is_known(input->dead_at_save) && is_known(input->dead_now) && dead_now >= dead_then)
 	{
 		double		came = dead_now - dead_then;
-		double		in_head = new_rows_in_head(input, s, came, s->growth_ahead);
+		double		in_head = new_rows_in_head(s, came);
 
 		head += in_head;
 		tail += came - in_head;
-		s->tail_dead_then += came - new_rows_in_head(input, s, came, 0);
 	}
 	else
 	{
@@ -374,13 +376,12 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	/* a dead row makes its page vacuumable */
 	s->head_dead = s->behind > 0 ? head : 0;
 	s->tail_dead = s->ahead > 0 ? tail : 0;
-	if (s->ahead_then == 0)
-		s->tail_dead_then = 0;
 
 	if (s->behind > 0)
 	{
 		s->fresh_dead = s->head_dead * (s->fresh / s->behind);
 		s->again = least(s->behind - s->fresh, s->head_dead - s->fresh_dead);
+		s->reread_pending = rereading_is_cheaper(s);
 	}
 }
 
@@ -393,24 +394,21 @@ estimate_rows(const DecisionInput *input, Situation *s)
  * page was hit, the rows are taken to be where the vacuumable pages are.
  */
 static double
-new_rows_in_head(const DecisionInput *input, const Situation *s, double rows,
-				 double growth_ahead)
+new_rows_in_head(const Situation *s, double rows)
 {
-	double		behind_then = least((double) input->behind_at_save, s->head_blocks);
-	double		ahead_then = least((double) input->ahead_at_save, s->tail_blocks);
-	double		clean_head = s->head_blocks - behind_then;
-	double		clean_tail = s->tail_blocks - ahead_then;
+	double		clean_head = s->head_blocks - s->behind_then;
+	double		clean_tail = s->tail_blocks - s->ahead_then;
 	bool		head_tells = clean_head > s->head_blocks * LEAST_CLEAN_SHARE;
 	bool		tail_tells = clean_tail > s->tail_blocks * LEAST_CLEAN_SHARE;
 	double		head_rate = head_tells ? s->growth_behind / clean_head : 0;
-	double		tail_rate = tail_tells ? growth_ahead / clean_tail : 0;
+	double		tail_rate = tail_tells ? s->growth_ahead / clean_tail : 0;
 
 	if (!head_tells)
 		head_rate = tail_rate;
 	if (!tail_tells)
 		tail_rate = head_rate;
 	if (head_rate == 0 && tail_rate == 0)
-		return rows * share(most(s->behind, behind_then), most(s->ahead_then, ahead_then));
+		return rows * share(most(s->behind, s->behind_then), most(s->ahead, s->ahead_then));
 	return rows * share(head_rate * s->head_blocks, tail_rate * s->tail_blocks);
 }
 
@@ -473,38 +471,42 @@ estimate_restart(const Situation *s, PlanEstimate *plan)
 }
 
 /*
- * Pages with pending TIDs are not all-visible, whether something has happened to
- * them since or not.  Is it less work for a wrap to read all of them at once than
- * to wait until the map tells which ones, and to do these then, with an index pass
- * of their own if they are many?
+ * A wrap leaves pages alone that wait for being reaped, and looks again at those
+ * that are not all-visible afterwards.  If there are many, what they bring needs an
+ * index pass of its own; it can be less work to scan all of them before the first.
  */
 static bool
-reads_pending_at_once(const Situation *s)
+rereading_is_cheaper(const Situation *s)
 {
-	double		later = s->again * WORK_PER_SCANNED_PAGE;
+	double		reread = (s->behind - s->fresh) * WORK_PER_SCANNED_PAGE;
+	double		look_again = s->again * WORK_PER_SCANNED_PAGE;
 
-	if (s->index_pages > 0 && s->again >= s->rel_blocks * BYPASS_SHARE)
-		later += s->index_pages * WORK_PER_INDEX_PAGE + s->again * WORK_PER_REAPED_PAGE;
-	return s->pending_tids > 0 && (s->behind - s->fresh) * WORK_PER_SCANNED_PAGE < later;
+	if (s->complete)
+		return false;			/* reaped before the wrap */
+	if (needs_index_pass(s, s->again))
+		look_again += s->index_pages * WORK_PER_INDEX_PAGE + s->again * WORK_PER_REAPED_PAGE;
+	return reread < look_again;
+}
+
+/* Is what pages hold that were looked at again worth an index pass? */
+static bool
+needs_index_pass(const Situation *s, double pages)
+{
+	return s->index_pages > 0 && pages > 0 && pages >= s->rel_blocks * BYPASS_SHARE;
 }
 
 /*
  * What is pending, the tail, and in a wrap the head.  See cover_table() for the
  * order: a complete set is removed first; an incomplete one together with what is
- * found, and then those of its pages are scanned that have other dead rows as well,
- * unless all of them were.
+ * found.
  */
 static void
 estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan)
 {
-	bool		all = s->complete || reads_pending_at_once(s);
-	double		head_pages = s->complete ? s->fresh + s->again : all ? s->behind : s->fresh;
-	double		head_dead = all ? s->head_dead : s->fresh_dead;
 	double		reaped = least(s->ahead, s->tail_dead);
 	double		pending_tids = 0;
 
 	plan->reaches_end = true;
-	plan->scans_pending = wrap && all && !s->complete;
 	if (s->verify)
 	{
 		plan->verified_pages = s->pending_pages;
@@ -521,16 +523,24 @@ estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan)
 	add_scan(plan, s, s->ahead, s->tail_dead);
 	if (wrap)
 	{
-		add_scan(plan, s, head_pages, head_dead);
-		reaped += least(s->complete ? head_pages : s->fresh, s->complete ? head_dead : s->fresh_dead);
+		reaped += least(s->fresh, s->fresh_dead);
+		if (s->reread_pending)
+			add_scan(plan, s, s->behind, s->head_dead);
+		else if (s->complete)
+		{
+			reaped += s->again;
+			add_scan(plan, s, s->fresh + s->again, s->head_dead);
+		}
+		else
+			add_scan(plan, s, s->fresh, s->fresh_dead);
 	}
 	if (s->index_pages > 0 && (reaped > 0 || pending_tids > 0))
 		add_removal(plan, s, s->index_pages, reaped, pending_tids);
 
-	if (wrap && !all && s->again > 0)
+	if (wrap && !s->complete && !s->reread_pending && s->again > 0)
 	{
 		add_scan(plan, s, s->again, s->head_dead - s->fresh_dead);
-		if (s->index_pages > 0 && s->again >= s->rel_blocks * BYPASS_SHARE)
+		if (needs_index_pass(s, s->again))
 			add_removal(plan, s, s->index_pages, s->again, 0);
 	}
 }
@@ -596,15 +606,15 @@ choose_how_to_resume(const Situation *s, Decision *decision)
 /*
  * Is there a reason to give up a cycle that could be continued?
  *
- * Must not depend on the tail's growth since the save, but for head_dead, which
- * falls with it (see the top).
+ * Growth of the tail must not be one (see the top): its pages count as they were
+ * at the save, its dead rows as they are.
  */
 static bool
 reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *reason)
 {
 	double		check = s->verify ? s->pending_pages * WORK_PER_VERIFIED_PAGE : 0;
 	double		head = s->behind * WORK_PER_SCANNED_PAGE;
-	double		tail = s->ahead_then * WORK_PER_SCANNED_PAGE;
+	double		tail = least(s->ahead, s->ahead_then) * WORK_PER_SCANNED_PAGE;
 	double		by_restart;
 	double		by_resuming;
 
@@ -625,7 +635,7 @@ reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *
 		}
 	}
 
-	/* the head's sake: it needs a vacuum, and resuming does not get there */
+	/* for the head's sake: it needs a vacuum, and resuming does not get there */
 	if (s->complete || s->limit == 0 || s->limit > check + tail ||
 		s->head_dead <= as_amount(input->threshold))
 		return false;
@@ -633,8 +643,8 @@ reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *
 	by_resuming = 0;
 	if (tail > 0)
 	{
-		by_restart += s->tail_dead_then * least(1, excess(s->limit, head) / tail);
-		by_resuming = s->tail_dead_then * (excess(s->limit, check) / tail);
+		by_restart += s->tail_dead * least(1, excess(s->limit, head) / tail);
+		by_resuming = s->tail_dead * (excess(s->limit, check) / tail);
 	}
 	*reason = BECAUSE_HEAD_OUT_OF_REACH;
 	return by_restart > by_resuming;

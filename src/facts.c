@@ -53,9 +53,10 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 		input->pending_tids = record->pending_tids;
 	}
 	input->must_verify = !trusted;
-	input->set_complete = record->phase == CYCLE_VACUUMING_INDEXES ||
-		record->phase == CYCLE_REAPING;
-	input->reaping = record->phase == CYCLE_REAPING && trusted;
+	/* when they are removed before anything is scanned: see cycle_load_pending() */
+	input->set_complete = record->phase == CYCLE_REAPING || record->wrapping ||
+		(record->phase == CYCLE_VACUUMING_INDEXES && trusted);
+	input->reaping = record->phase == CYCLE_REAPING;
 	if (trusted)
 		input->index_pages_done = not_negative(then->index_pages_done);
 	input->dead_at_start = then->dead_rows_at_start;

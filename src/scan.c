@@ -453,7 +453,7 @@ scan_again(VacuumRun *run, BlockNumber block)
 static bool
 waits_for_reaping(VacuumRun *run, BlockNumber block)
 {
-	return run->scan.wrapping && run->vacuum_indexes && !run->scan_pending_again &&
+	return run->scan.wrapping && run->vacuum_indexes && !run->reread_pending &&
 		block != run->rel_blocks - 1 &&	/* always read, for truncation */
 		dead_tids_have_block(&run->dead, block);
 }

@@ -114,7 +114,8 @@ is($rest->{verified}, 0, '  or read to verify what was known');
 is($rest->{cycle_removed}, $whole->{removed}, 'each dead row was removed');
 my $in_index = () = $attempts =~ /vacuuming indexes/g;
 cmp_ok($rest->{cycle_indexes}, '<=', 3 + $in_index, 'an index was scanned again only if it had to be');
-cmp_ok($after[0] - $before[0], '<=', $heap * 1.02 + 20,
+# of the visibility map each run counts a page or two when it starts and when it stops
+cmp_ok($after[0] - $before[0], '<=', $heap * 1.02 + 20 + 6 * $cancelled,
 	'pg_statio has seen no more accesses to the table than of one vacuum');
 cmp_ok($after[1] - $before[1], '<=', $index * (1 + $in_index) + 200, '  nor to its indexes');
 $node->safe_psql('postgres', 'ALTER TABLE busy SET (autovacuum_enabled = off)');
@@ -174,8 +175,9 @@ foreach my $story ([ 'restarted', 'fast' ], [ 'crashed', 'immediate' ])
 		is($rest->{verified}, 0, '  and read none to verify what was known');
 		$node->safe_psql('postgres', "ALTER TABLE $table SET (autovacuum_enabled = off)");
 		is(record($node, $table), undef, 'nothing is left to go on with');
-		is($node->safe_psql('postgres', "SELECT dead_tuple_count FROM pgstattuple('$table')"), 0,
-			'  and no dead row');
+		# what died in the head meanwhile may be left, as long as it is little
+		cmp_ok($node->safe_psql('postgres', "SELECT dead_tuple_count FROM pgstattuple('$table')"), '<=',
+			$way eq 'immediate' ? 3 * $stops : 0, '  and no dead row but what died meanwhile');
 		Oracle::table_ok($node, 'postgres', $table);
 	};
 }
