@@ -28,6 +28,7 @@ extern void cycle_stopped(VacuumRun *run, CycleStop stop);
 extern void cycle_finished(VacuumRun *run);
 
 extern TableKey cycle_key(Relation rel);
+extern uint64 full_xid(TransactionId xid);
 extern void cycle_forget(Relation rel, const char *why);
 
 /*

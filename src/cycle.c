@@ -3,7 +3,7 @@
  *	  Keeping the state of a run, and continuing an earlier run's.
  *
  * A cycle is one complete coverage of a table, over one or more runs.  A run
- * whose vacuum is over before the first save is due leaves no trace in the
+ * whose vacuum is over before the first save is due leaves no record in the
  * store.  From the first save on there is a record, and then it has to be right
  * at any moment, whatever happens to the server in the next:
  *
@@ -44,6 +44,7 @@
 #include "command.h"
 #include "cycle.h"
 #include "datafile.h"
+#include "history_row.h"
 #include "instance.h"
 #include "settings.h"
 #include "store.h"
@@ -66,7 +67,7 @@ cycle_key(Relation rel)
 }
 
 /* A 32-bit XID of about now as one that never wraps around. */
-static uint64
+uint64
 full_xid(TransactionId xid)
 {
 	FullTransactionId next = ReadNextFullTransactionId();
@@ -245,6 +246,7 @@ cycle_take_up(VacuumRun *run)
 
 	cycle->resumed = true;
 	cycle->recorded = true;
+	cycle->killed_run_pending = true;
 	cycle->record = *base;
 	cycle->store_epoch = instance_store_epoch();
 	cycle->set_number = base->set_number;
@@ -578,6 +580,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.last_saved = GetCurrentTimestamp();
 	record.cycle_started = cycle->resumed ? cycle->base.cycle_started :
 		record.last_saved - elapsed_ms(cycle->started) * 1000;
+	record.run = history_row(run, stop);
 	strlcpy(record.schema_name, run->schema_name, sizeof(record.schema_name));
 	strlcpy(record.table_name, run->table_name, sizeof(record.table_name));
 	return record;
@@ -697,6 +700,8 @@ write_record(VacuumRun *run, CycleRecord *record)
 	}
 
 	change.drop_indexes = cycle->drop_indexes;
+	change.run = record->stop != CYCLE_RUNNING ? &record->run :
+		cycle->killed_run_pending ? history_killed_run(&cycle->base) : NULL;
 
 	chunk = new_chunk(run, &change.chunk_bytes);
 	change.chunk = chunk;
@@ -731,6 +736,7 @@ write_record(VacuumRun *run, CycleRecord *record)
 		cycle->saved_tids = run->dead.count;
 		cycle->rewrite_chunks = false;
 		cycle->drop_indexes = false;
+		cycle->killed_run_pending = false;
 	}
 	if (chunk != NULL)
 		pfree(chunk);
@@ -1012,21 +1018,31 @@ cycle_stopped(VacuumRun *run, CycleStop stop)
 }
 
 /*
- * The cycle is complete: nothing to continue any more.
+ * The cycle is complete: nothing to continue any more.  The run goes into
+ * history, also one that has left no record.
  */
 void
 cycle_finished(VacuumRun *run)
 {
 	TableKey	key = cycle_key(run->rel);
+	RunRecord	row = history_row(run, CYCLE_FINISHED);
+	bool		recorded = run->cycle.recorded;
 
-	if (!run->cycle.recorded)
+	if (run->rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
 	run->cycle.recorded = false;
-	if (store_remove(&key) != STORE_OK)
+	if (store_finish(&key, &row) == STORE_OK)
+		return;
+	if (recorded)
 	{
 		warn_once(run, "could not remove the record of the finished vacuum");
 		(void) instance_distrust(false);
 	}
+	else
+		ereport(LOG,
+				(errmsg("could not add the vacuum of table \"%s.%s\" to the history of vacuums",
+						run->schema_name, run->table_name),
+				 errdetail_internal("%s", store_error())));
 }
 
 /*
@@ -1050,7 +1066,7 @@ cycle_forget(Relation rel, const char *why)
 				(errmsg("discarding the saved progress of the vacuum of table \"%s.%s\": %s",
 						get_namespace_name(RelationGetNamespace(rel)),
 						RelationGetRelationName(rel), why)));
-		result = store_remove(&key);
+		result = store_finish(&key, result == STORE_OK ? history_killed_run(&record) : NULL);
 	}
 	if (result != STORE_OK)
 	{

@@ -8,6 +8,7 @@
 #include "utils/snapmgr.h"
 
 #include "cycle.h"
+#include "history_row.h"
 #include "plan.h"
 
 /*
@@ -71,7 +72,10 @@ plan_work(VacuumRun *run)
 	pages->carry.xid = pages->cutoffs.oldest_xmin;
 	pages->carry.mxid = pages->cutoffs.oldest_mxid;
 
+	history_begin(run);
+
 	/* from here on, what an earlier run has done */
-	(void) cycle_take_up(run);
+	run->history.decision.plan = cycle_take_up(run) ? 2 : 0;
+	run->history.decision.reason = run->cycle.resumed;
 	run->scan.next_block = run->first_block;
 }

@@ -47,6 +47,7 @@ reap_page(VacuumRun *run, Buffer buf, BlockNumber block,
 				 errhint("Check the table and its indexes with amcheck.")));
 	}
 	run->cycle.reaped_below = block + 1;
+	run->done.reaped_tids += ndead;
 
 	/*
 	 * A crash between the two leaves the page without its visibility bits,
@@ -116,6 +117,7 @@ reap_heap(VacuumRun *run)
 		UnlockReleaseBuffer(buf);
 		RecordPageWithFreeSpace(run->rel, block, free_space);
 		pages++;
+		run->done.reaped_pages++;
 	}
 
 	if (BufferIsValid(vmbuffer))
