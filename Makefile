@@ -17,7 +17,8 @@ PG_MAJOR := $(shell $(PG_CONFIG) --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
 # The only file that depends on the server's major version is page_<major>.c.
 OBJS = src/module.o src/settings.o src/attach.o src/command.o src/run.o src/plan.o src/estimate.o src/decide.o src/facts.o \
 	src/scan.o src/vm.o src/dead_tids.o src/indexes.o src/reap.o src/truncate.o src/report.o \
-	src/functions.o src/cycle.o src/record.o src/store.o src/instance.o src/datafile.o src/soundness.o src/drop.o src/page_$(PG_MAJOR).o
+	src/functions.o src/cycle.o src/record.o src/store.o src/instance.o src/datafile.o src/soundness.o src/drop.o \
+	src/history.o src/history_row.o src/page_$(PG_MAJOR).o
 
 TOOL = tools/inspect/pg_vacuum_resume
 UNIT_TESTS = $(patsubst %.c,%,$(wildcard $(srcdir)/t/unit/*.c))
@@ -43,7 +44,8 @@ all: $(TOOL) $(UNIT_TESTS)
 
 # the record format is shared with the extension
 $(TOOL): $(wildcard $(srcdir)/tools/inspect/*.c $(srcdir)/tools/inspect/*.h $(srcdir)/include/*.h) \
-		$(srcdir)/src/record.c $(srcdir)/src/soundness.c
+		$(srcdir)/src/record.c $(srcdir)/src/history.c $(srcdir)/src/soundness.c \
+		$(srcdir)/src/decide.c $(srcdir)/src/facts.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(PG_CPPFLAGS) -DFRONTEND -I$(srcdir)/tools/inspect -I$(libpq_srcdir) \
 		-I$(shell $(PG_CONFIG) --includedir-server) $(LDFLAGS) -o $@ $(filter %.c,$^) \
@@ -55,6 +57,9 @@ $(srcdir)/t/unit/dead_tids: $(srcdir)/t/unit/dead_tids.c $(srcdir)/src/dead_tids
 
 $(srcdir)/t/unit/decide: $(srcdir)/t/unit/decide.c $(srcdir)/src/decide.c $(srcdir)/include/decide.h
 	$(CC) -g -O1 -Wall -Wextra -std=c99 -D_DEFAULT_SOURCE -I$(srcdir)/include -o $@ $(filter %.c,$^) -lm
+
+$(srcdir)/t/unit/history: $(srcdir)/t/unit/history.c $(srcdir)/src/history.c $(srcdir)/include/history.h $(srcdir)/include/record.h
+	$(CC) -g -O1 -Wall -Wextra -std=c99 -D_DEFAULT_SOURCE -I$(srcdir)/include -o $@ $(filter %.c,$^)
 
 install: install-tool
 

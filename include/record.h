@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "dead_tids.h"
+#include "decide.h"
 
 #define RECORD_FORMAT 2
 
@@ -25,7 +26,8 @@
 #define STORE_CYCLES "cycle"
 #define STORE_CHUNKS "dead"
 #define STORE_INDEXES "index"
-#define STORE_DATABASES 3
+#define STORE_RUNS "history"
+#define STORE_DATABASES 4
 
 #define INSTANCE_ID_BYTES 16
 
@@ -33,7 +35,8 @@ typedef enum RecordKind
 {
 	RECORD_CYCLE = 1,
 	RECORD_CHUNK,
-	RECORD_INDEX
+	RECORD_INDEX,
+	RECORD_RUN
 } RecordKind;
 
 typedef struct RecordHeader
@@ -52,6 +55,7 @@ typedef struct TableKey
 
 #define TABLE_KEY_BYTES 8
 #define SUB_KEY_BYTES 12
+#define RUN_KEY_BYTES 8			/* the run's number */
 
 typedef enum CyclePhase
 {
@@ -68,7 +72,8 @@ typedef enum CycleStop
 	CYCLE_CANCELLED,
 	CYCLE_TERMINATED,
 	CYCLE_FAILED,
-	CYCLE_OUT_OF_TIME
+	CYCLE_OUT_OF_TIME,
+	CYCLE_FINISHED				/* in history only: then there is no record any more */
 } CycleStop;
 
 /* Which table of which cluster, as it was when the record was made (R3) */
@@ -134,6 +139,61 @@ typedef struct Estimate
 	double		threshold;		/* dead rows that call autovacuum */
 } Estimate;
 
+/* What a plan was expected to take and to bring; negative: not estimated */
+typedef struct PlanForecast
+{
+	double		work;
+	double		dead_rows;
+} PlanForecast;
+
+/* What a run decided to do, and the estimates it had then; these are negative if it had none */
+typedef struct RunDecision
+{
+	uint32_t	plan;			/* VacuumPlan */
+	uint32_t	reason;			/* DecideReason */
+	double		ahead;			/* vacuumable pages in the tail ... */
+	double		behind;			/* ... and in the head */
+	double		tail_dead;		/* dead rows there */
+	double		head_dead;
+	double		expected_work;	/* 0: no limit known */
+	PlanForecast plans[VACUUM_PLANS];	/* by VacuumPlan */
+} RunDecision;
+
+/* A run, as history has it; also what the run under way has done until a save */
+typedef struct RunRecord
+{
+	RecordHeader header;
+
+	uint64_t	number;			/* one more than the run's before, of whatever table */
+	TableKey	key;
+	int64_t		started;		/* microseconds since 2000-01-01, as the server's */
+	int64_t		ended;			/* of a killed run: its last save */
+	uint32_t	stop;			/* CycleStop */
+	uint32_t	autovacuum;		/* 0 or 1 */
+	uint32_t	aggressive;		/* 0 or 1 */
+	uint32_t	from_block;		/* where it began to scan */
+	uint32_t	to_block;		/* the cursor when it ended */
+	uint32_t	rel_blocks;		/* the table's size when it began */
+
+	int64_t		scanned_pages;	/* for the first time in the cycle */
+	int64_t		rescanned_pages;	/* once more, in a wrap */
+	int64_t		skipped_pages;	/* between from_block and to_block */
+	int64_t		verified_pages; /* re-read to check pending TIDs */
+	int64_t		reaped_pages;	/* in a second heap pass */
+	int64_t		index_pages;	/* read to remove entries */
+	int64_t		index_scans;	/* single indexes completed */
+	int64_t		tuples_deleted; /* by pruning */
+	int64_t		reaped_tids;
+	double		work;			/* in pages, see decide.h */
+
+	uint64_t	frozenxid_before;	/* pg_class.relfrozenxid as full XID */
+	uint64_t	frozenxid_after;
+	RunDecision decision;
+
+	char		schema_name[64];
+	char		table_name[64];
+} RunRecord;
+
 typedef struct CycleRecord
 {
 	RecordHeader header;
@@ -187,6 +247,7 @@ typedef struct CycleRecord
 	uint32_t	interruptions;
 	int64_t		cycle_started;	/* microseconds since 2000-01-01, as the server's */
 	int64_t		last_saved;
+	RunRecord	run;			/* the last one; not sealed by itself */
 	char		schema_name[64];	/* for reading without a server */
 	char		table_name[64];
 } CycleRecord;
@@ -230,9 +291,12 @@ extern bool record_is_sound(const void *record, size_t bytes, RecordKind kind,
 
 extern const char *cycle_phase_name(uint32_t phase);
 extern const char *cycle_stop_name(uint32_t stop);
+extern const char *run_end_name(uint32_t stop);
 
 extern void table_key_encode(const TableKey *key, uint8_t *bytes);
 extern void sub_key_encode(const TableKey *key, uint32_t number, uint8_t *bytes);
+extern void run_key_encode(uint64_t number, uint8_t *bytes);
+extern uint64_t run_key_decode(const uint8_t *bytes);
 
 extern size_t chunk_max_bytes(int64_t tids);
 extern size_t chunk_encode(ChunkRecord *chunk, const DeadTid *tids, int64_t ntids);

@@ -75,7 +75,6 @@ typedef struct RunCounters
 	BlockNumber verified_pages; /* read to check pending TIDs (R4) */
 	BlockNumber removed_pages;
 	BlockNumber dead_item_pages;
-	BlockNumber reaped_pages;
 	BlockNumber missed_dead_pages;
 	BlockNumber nonempty_pages; /* last page that prevents truncation + 1 */
 	bool		last_page_scanned;
@@ -83,6 +82,9 @@ typedef struct RunCounters
 	int			index_scans;	/* single indexes vacuumed */
 	int64		tuples_deleted;
 	int64		dead_items;
+	int64		reaped_tids;
+	BlockNumber reaped_pages;	/* in a second heap pass */
+	int64		index_pages;	/* of the indexes vacuumed, each time */
 	int64		live_tuples;
 	int64		recently_dead_tuples;
 	int64		missed_dead_tuples;
@@ -111,6 +113,7 @@ typedef struct CycleState
 	bool		keeps_record;	/* does this run save at all? */
 	bool		recorded;		/* is there a record of this cycle in the store? */
 	bool		resumed;		/* does the run continue an earlier one's cycle? */
+	bool		killed_run_pending; /* that one may have been killed: not in history yet */
 	bool		may_reap;		/* R6: the store cannot contradict what we reap */
 	bool		warned;			/* about the store, once a run is enough */
 	CycleRecord base;			/* what earlier runs did; zero in a new cycle */
@@ -205,6 +208,8 @@ typedef struct VacuumRun
 	int			parallel_passes;	/* by the workers of this run */
 	IndexBulkDeleteResult **index_results;
 	IndexBulkDeleteResult **earlier_results;	/* of earlier runs of the cycle, or NULL */
+	BlockNumber index_blocks;	/* of the index at work */
+	int64		index_accesses; /* buffers that this process had accessed when it began */
 
 	/* what came of it */
 	RunCounters done;
@@ -221,6 +226,7 @@ typedef struct VacuumRun
 	bool		minmulti_updated;
 
 	CycleState	cycle;
+	RunRecord	history;		/* what is known of the run from its beginning */
 	RunStart	start;
 } VacuumRun;
 

@@ -33,6 +33,9 @@ extern bool setting_log_decisions;
 /* vacuum_resume.store_size, in kB */
 extern int	setting_store_size;
 
+/* vacuum_resume.history_size, in runs; 0 means none */
+extern int	setting_history_size;
+
 extern void settings_define(void);
 
 #endif							/* PGVR_SETTINGS_H */

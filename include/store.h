@@ -41,13 +41,17 @@ typedef struct StoreChange
 	size_t		chunk_bytes;
 	const IndexRecord *indexes; /* finished indexes to add or replace, but for index 0 */
 	int			nindexes;
+	const RunRecord *run;		/* to add to history, or NULL */
 } StoreChange;
 
 extern StoreResult store_find(const TableKey *key, CycleRecord *cycle);
 extern StoreResult store_load(const TableKey *key, StoredCycle *stored);
 extern StoreResult store_write(const StoreChange *change);
 extern StoreResult store_remove(const TableKey *key);
+extern StoreResult store_finish(const TableKey *key, const RunRecord *run);
 extern StoreResult store_list(CycleRecord **cycles, int *ncycles);
+extern StoreResult store_list_runs(RunRecord **runs, int *nruns);
+extern StoreResult store_last_runs(const TableKey *key, RunRecord **runs, int *nruns, int most);
 extern const char *store_error(void);
 
 #endif							/* PGVR_STORE_H */

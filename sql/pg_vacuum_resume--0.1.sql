@@ -84,6 +84,103 @@ GRANT SELECT ON vacuum_resume.progress TO pg_monitor;
 
 COMMENT ON VIEW vacuum_resume.progress IS 'vacuums that were interrupted, or have been saved and are under way';
 
+-- One row for each vacuum that is over, of all databases, newest first, as far as
+-- vacuum_resume.history_size goes. Estimates are null if none were made.
+CREATE FUNCTION vacuum_resume.runs(
+	OUT run bigint,
+	OUT database oid,
+	OUT relid oid,
+	OUT schema_name text,
+	OUT table_name text,
+	OUT started timestamptz,
+	OUT ended timestamptz,
+	OUT plan text,
+	OUT reason text,
+	OUT outcome text,
+	OUT autovacuum boolean,
+	OUT aggressive boolean,
+	OUT from_block bigint,
+	OUT to_block bigint,
+	OUT rel_blocks bigint,
+	OUT pages_scanned bigint,
+	OUT pages_scanned_again bigint,
+	OUT pages_skipped bigint,
+	OUT pages_verified bigint,
+	OUT pages_vacuumed bigint,
+	OUT index_pages bigint,
+	OUT index_scans bigint,
+	OUT tuples_removed bigint,
+	OUT row_pointers_removed bigint,
+	OUT work double precision,
+	OUT relfrozenxid_before xid8,
+	OUT relfrozenxid_after xid8,
+	OUT pages_ahead double precision,
+	OUT pages_behind double precision,
+	OUT dead_rows_ahead double precision,
+	OUT dead_rows_behind double precision,
+	OUT expected_work double precision,
+	OUT restart_work double precision,
+	OUT restart_dead_rows double precision,
+	OUT resume_work double precision,
+	OUT resume_dead_rows double precision,
+	OUT wrap_work double precision,
+	OUT wrap_dead_rows double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgvr_runs'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION vacuum_resume.runs() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION vacuum_resume.runs() TO pg_monitor;
+
+-- A table is shown under the name that it has now, or the last one if it is gone.
+CREATE VIEW vacuum_resume.history AS
+SELECT r.run,
+	coalesce(d.datname::text, nullif(r.database, 0)::text) AS database,
+	coalesce(c.oid::regclass::text, format('%I.%I', r.schema_name, r.table_name)) AS relation,
+	r.relid,
+	r.started,
+	r.ended,
+	r.ended - r.started AS duration,
+	r.plan,
+	r.reason,
+	r.outcome,
+	r.autovacuum,
+	r.aggressive,
+	r.from_block,
+	r.to_block,
+	r.rel_blocks,
+	r.pages_scanned,
+	r.pages_scanned_again,
+	r.pages_skipped,
+	r.pages_verified,
+	r.pages_vacuumed,
+	r.index_pages,
+	r.index_scans,
+	r.tuples_removed,
+	r.row_pointers_removed,
+	r.work,
+	r.relfrozenxid_before,
+	r.relfrozenxid_after,
+	r.pages_ahead,
+	r.pages_behind,
+	r.dead_rows_ahead,
+	r.dead_rows_behind,
+	r.expected_work,
+	r.restart_work,
+	r.restart_dead_rows,
+	r.resume_work,
+	r.resume_dead_rows,
+	r.wrap_work,
+	r.wrap_dead_rows
+FROM vacuum_resume.runs() r
+	LEFT JOIN pg_catalog.pg_database d ON d.oid = r.database
+	LEFT JOIN pg_catalog.pg_class c ON c.oid = r.relid
+		AND (r.database = 0 OR d.datname = current_database());
+
+GRANT SELECT ON vacuum_resume.history TO pg_monitor;
+
+COMMENT ON VIEW vacuum_resume.history IS 'vacuums that are over, and how they ended';
+
 -- Makes the next vacuum of the table start over; true if there was something to forget.
 CREATE FUNCTION vacuum_resume.forget(relation regclass) RETURNS boolean
 AS 'MODULE_PATHNAME', 'pgvr_forget'

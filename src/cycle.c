@@ -3,7 +3,7 @@
  *	  Keeping the state of a run, and continuing an earlier run's.
  *
  * A cycle is one complete coverage of a table, over one or more runs.  A run
- * whose vacuum is over before the first save is due leaves no trace in the
+ * whose vacuum is over before the first save is due leaves no record in the
  * store.  From the first save on there is a record, and then it has to be right
  * at any moment, whatever happens to the server in the next:
  *
@@ -45,6 +45,7 @@
 #include "cycle.h"
 #include "datafile.h"
 #include "estimate.h"
+#include "history_row.h"
 #include "instance.h"
 #include "plan.h"
 #include "settings.h"
@@ -68,7 +69,7 @@ cycle_key(Relation rel)
 }
 
 /* A 32-bit XID of about now as one that never wraps around. */
-static uint64
+uint64
 full_xid(TransactionId xid)
 {
 	FullTransactionId next = ReadNextFullTransactionId();
@@ -300,6 +301,7 @@ cycle_take_up(VacuumRun *run)
 
 	cycle->resumed = true;
 	cycle->recorded = true;
+	cycle->killed_run_pending = true;
 	cycle->record = *base;
 	cycle->estimate.dead_rows_at_start = base->estimate.dead_rows_at_start;
 	cycle->store_epoch = instance_store_epoch();
@@ -650,6 +652,7 @@ take_estimate(VacuumRun *run, CycleStop stop)
 	CycleState *cycle = &run->cycle;
 	Estimate   *estimate = &cycle->estimate;
 	const RunCounters *done = &run->done;
+	BlockNumber dead_item = run->nindexes > 0 ? done->dead_item_pages : 0;
 	BlockNumber cursor = run->scan.wrapping ? run->rel_blocks_at_start : run->scan.next_block;
 	bool	   *index_done;
 
@@ -672,13 +675,13 @@ take_estimate(VacuumRun *run, CycleStop stop)
 	else if (cycle->counted)
 	{
 		estimate->ahead -= done->vacuumable_pages - cycle->counted_vacuumable;
-		estimate->behind += done->dead_item_pages - cycle->counted_dead_item;
+		estimate->behind += dead_item - cycle->counted_dead_item;
 		estimate->behind -= done->reaped_pages - cycle->counted_reaped;
 	}
 	else
 	{
 		/* the tail is taken to be what the head was */
-		estimate->behind = (int64) done->dead_item_pages - done->reaped_pages;
+		estimate->behind = (int64) dead_item - done->reaped_pages;
 		estimate->ahead = (double) (run->rel_blocks - cursor) * done->vacuumable_pages /
 			Max(cursor - run->first_block, 1);
 	}
@@ -687,7 +690,7 @@ take_estimate(VacuumRun *run, CycleStop stop)
 	estimate->pending_pages = cycle->set_pages;
 
 	cycle->counted_vacuumable = done->vacuumable_pages;
-	cycle->counted_dead_item = done->dead_item_pages;
+	cycle->counted_dead_item = dead_item;
 	cycle->counted_reaped = done->reaped_pages;
 	return *estimate;
 }
@@ -735,6 +738,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.last_saved = GetCurrentTimestamp();
 	record.cycle_started = cycle->resumed ? cycle->base.cycle_started :
 		record.last_saved - elapsed_ms(cycle->started) * 1000;
+	record.run = history_row(run, stop);
 	strlcpy(record.schema_name, run->schema_name, sizeof(record.schema_name));
 	strlcpy(record.table_name, run->table_name, sizeof(record.table_name));
 	return record;
@@ -854,6 +858,8 @@ write_record(VacuumRun *run, CycleRecord *record)
 	}
 
 	change.drop_indexes = cycle->drop_indexes;
+	change.run = record->stop != CYCLE_RUNNING ? &record->run :
+		cycle->killed_run_pending ? history_killed_run(&cycle->base) : NULL;
 
 	chunk = new_chunk(run, &change.chunk_bytes);
 	change.chunk = chunk;
@@ -888,6 +894,7 @@ write_record(VacuumRun *run, CycleRecord *record)
 		cycle->saved_tids = run->dead.count;
 		cycle->rewrite_chunks = false;
 		cycle->drop_indexes = false;
+		cycle->killed_run_pending = false;
 	}
 	if (chunk != NULL)
 		pfree(chunk);
@@ -1169,21 +1176,31 @@ cycle_stopped(VacuumRun *run, CycleStop stop)
 }
 
 /*
- * The cycle is complete: nothing to continue any more.
+ * The cycle is complete: nothing to continue any more.  The run goes into
+ * history, also one that has left no record.
  */
 void
 cycle_finished(VacuumRun *run)
 {
 	TableKey	key = cycle_key(run->rel);
+	RunRecord	row = history_row(run, CYCLE_FINISHED);
+	bool		recorded = run->cycle.recorded;
 
-	if (!run->cycle.recorded)
+	if (run->rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
 	run->cycle.recorded = false;
-	if (store_remove(&key) != STORE_OK)
+	if (store_finish(&key, &row) == STORE_OK)
+		return;
+	if (recorded)
 	{
 		warn_once(run, "could not remove the record of the finished vacuum");
 		(void) instance_distrust(false);
 	}
+	else
+		ereport(LOG,
+				(errmsg("could not add the vacuum of table \"%s.%s\" to the history of vacuums",
+						run->schema_name, run->table_name),
+				 errdetail_internal("%s", store_error())));
 }
 
 /*
@@ -1207,7 +1224,7 @@ cycle_forget(Relation rel, const char *why)
 				(errmsg("discarding the saved progress of the vacuum of table \"%s.%s\": %s",
 						get_namespace_name(RelationGetNamespace(rel)),
 						RelationGetRelationName(rel), why)));
-		result = store_remove(&key);
+		result = store_finish(&key, result == STORE_OK ? history_killed_run(&record) : NULL);
 	}
 	if (result != STORE_OK)
 	{

@@ -19,6 +19,8 @@
 
 #include "attach.h"
 #include "cycle.h"
+#include "history.h"
+#include "history_row.h"
 #include "store.h"
 #include "version.h"
 #include "vm.h"
@@ -27,6 +29,7 @@
 #pragma GCC visibility push(default)
 PG_FUNCTION_INFO_V1(pgvr_version);
 PG_FUNCTION_INFO_V1(pgvr_cycles);
+PG_FUNCTION_INFO_V1(pgvr_runs);
 PG_FUNCTION_INFO_V1(pgvr_forget);
 #pragma GCC visibility pop
 
@@ -144,6 +147,87 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* Put an estimate into the next column, null if there was none. */
+static void
+put_estimate(double estimate, Datum *values, bool *nulls, int *n)
+{
+	nulls[*n] = estimate < 0;
+	values[(*n)++] = Float8GetDatum(estimate);
+}
+
+/*
+ * vacuum_resume.runs() returns setof record, behind the view history
+ */
+Datum
+pgvr_runs(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	RunRecord  *runs;
+	int			nruns;
+	StoreResult result;
+
+	require_preloaded();
+	InitMaterializedSRF(fcinfo, 0);
+
+	result = store_list_runs(&runs, &nruns);
+	if (result != STORE_OK)
+		ereport(WARNING,
+				(errmsg("could not read all of the history of vacuums"),
+				 errdetail_internal("%s", store_error())));
+
+	for (int i = 0; i < nruns; i++)
+	{
+		const RunRecord *run = &runs[i];
+		const RunDecision *decision = &run->decision;
+		Datum		values[38];
+		bool		nulls[38] = {0};
+		int			n = 0;
+
+		values[n++] = Int64GetDatum((int64) run->number);
+		values[n++] = ObjectIdGetDatum(run->key.database);
+		values[n++] = ObjectIdGetDatum(run->key.relation);
+		values[n++] = CStringGetTextDatum(run->schema_name);
+		values[n++] = CStringGetTextDatum(run->table_name);
+		values[n++] = TimestampTzGetDatum(run->started);
+		values[n++] = TimestampTzGetDatum(run->ended);
+		values[n++] = CStringGetTextDatum(vacuum_plan_name(decision->plan));
+		values[n++] = CStringGetTextDatum(decide_reason_text(decision->reason));
+		values[n++] = CStringGetTextDatum(run_end_name(run->stop));
+		values[n++] = BoolGetDatum(run->autovacuum != 0);
+		values[n++] = BoolGetDatum(run->aggressive != 0);
+		values[n++] = Int64GetDatum(run->from_block);
+		values[n++] = Int64GetDatum(run->to_block);
+		values[n++] = Int64GetDatum(run->rel_blocks);
+		values[n++] = Int64GetDatum(run->scanned_pages);
+		values[n++] = Int64GetDatum(run->rescanned_pages);
+		values[n++] = Int64GetDatum(run->skipped_pages);
+		values[n++] = Int64GetDatum(run->verified_pages);
+		values[n++] = Int64GetDatum(run->reaped_pages);
+		values[n++] = Int64GetDatum(run->index_pages);
+		values[n++] = Int64GetDatum(run->index_scans);
+		values[n++] = Int64GetDatum(run->tuples_deleted);
+		values[n++] = Int64GetDatum(run->reaped_tids);
+		values[n++] = Float8GetDatum(run->work);
+		values[n++] = UInt64GetDatum(run->frozenxid_before);
+		values[n++] = UInt64GetDatum(run->frozenxid_after);
+		put_estimate(decision->ahead, values, nulls, &n);
+		put_estimate(decision->behind, values, nulls, &n);
+		put_estimate(decision->tail_dead, values, nulls, &n);
+		put_estimate(decision->head_dead, values, nulls, &n);
+		put_estimate(decision->expected_work > 0 ? decision->expected_work : -1, values, nulls, &n);
+		for (int plan = 0; plan < VACUUM_PLANS; plan++)
+		{
+			put_estimate(decision->plans[plan].work, values, nulls, &n);
+			put_estimate(decision->plans[plan].dead_rows, values, nulls, &n);
+		}
+		Assert(n == lengthof(values));
+
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
+
+	return (Datum) 0;
+}
+
 /*
  * vacuum_resume.forget(regclass) returns boolean
  *
@@ -156,6 +240,7 @@ pgvr_forget(PG_FUNCTION_ARGS)
 	CycleRecord record;
 	TableKey	key;
 	Relation	rel;
+	StoreResult result;
 	bool		found;
 
 	require_preloaded();
@@ -167,8 +252,9 @@ pgvr_forget(PG_FUNCTION_ARGS)
 	rel = relation_open(relid, ShareUpdateExclusiveLock);
 
 	key = cycle_key(rel);
-	found = store_find(&key, &record) != STORE_NOT_FOUND;
-	if (found && store_remove(&key) != STORE_OK)
+	result = store_find(&key, &record);
+	found = result != STORE_NOT_FOUND;
+	if (found && store_finish(&key, result == STORE_OK ? history_killed_run(&record) : NULL) != STORE_OK)
 		ereport(ERROR,
 				(errcode(ERRCODE_IO_ERROR),
 				 errmsg("could not forget the saved progress of the vacuum of table \"%s\"",

@@ -134,12 +134,15 @@ vacuum_index(VacuumRun *run, int i)
 	IndexVacuumInfo info;
 
 	run->position.index_name = run->index_names[i];
+	run->index_blocks = RelationGetNumberOfBlocks(run->indexes[i]);
+	run->index_accesses = pgBufferUsage.shared_blks_hit + pgBufferUsage.shared_blks_read;
 
 	server_init_index_info(&info, run->indexes[i], run->rel, run->old_live_tuples, true,
 						   run->strategy);
 	run->index_results[i] = index_bulk_delete(&info, run->index_results[i],
 											  is_dead_tid, &run->dead);
 	run->done.index_scans++;
+	run->done.index_pages += run->index_blocks;
 	add_earlier_result(run, i);
 	ereport(info.message_level,
 			(errmsg("scanned index \"%s\" to remove %lld row versions",
@@ -188,7 +191,10 @@ vacuum_indexes_in_parallel(VacuumRun *run)
 								   run->parallel_passes++);
 	run->done.index_scans += run->nindexes;
 	for (int i = 0; i < run->nindexes; i++)
+	{
+		run->done.index_pages += RelationGetNumberOfBlocks(run->indexes[i]);
 		cycle_index_done(run, i);
+	}
 
 	return run_check_failsafe(run) ? INDEX_PASS_FAILSAFE : INDEX_PASS_COMPLETE;
 }

@@ -13,6 +13,7 @@
 #include "estimate.h"
 #include "facts.h"
 #include "instance.h"
+#include "history_row.h"
 #include "plan.h"
 #include "report.h"
 #include "settings.h"
@@ -78,6 +79,8 @@ plan_work(VacuumRun *run)
 	pages->vistest = GlobalVisTestFor(run->rel);
 	pages->carry.xid = pages->cutoffs.oldest_xmin;
 	pages->carry.mxid = pages->cutoffs.oldest_mxid;
+
+	history_begin(run);
 
 	/* from here on, what an earlier run has done */
 	(void) cycle_take_up(run);
@@ -149,11 +152,16 @@ plan_decide(VacuumRun *run, const CycleRecord *record)
 	plan_facts(run->rel, run->indexes, run->nindexes, run->rel_blocks, record,
 			   run->pages.aggressive, true, facts);
 	facts->mode = mode_asked_for();
+	history_look_back(run->rel, &facts->expected_work, &facts->restarted_before);
+
+	/* an aggressive run is for the sake of the whole table */
+	facts->restarted_before |= run->pages.aggressive;
 	facts->may_leave_head = server_is_autovacuum_worker() ||
 		(options->resume_given && options->resume == RESUME_OPTION_ON);
 
 	run->decided = true;
 	decide(facts, &run->decision);
+	history_note_decision(run);
 	report_decision(run, record);
 }
 

@@ -47,7 +47,7 @@ reap_page(VacuumRun *run, Buffer buf, BlockNumber block,
 				 errhint("Check the table and its indexes with amcheck.")));
 	}
 	run->cycle.reaped_below = block + 1;
-	run->done.reaped_pages++;
+	run->done.reaped_tids += ndead;
 
 	/*
 	 * A crash between the two leaves the page without its visibility bits,
@@ -119,6 +119,7 @@ reap_heap(VacuumRun *run)
 		RecordPageWithFreeSpace(run->rel, block, free_space);
 		pages++;
 		items += ndead;
+		run->done.reaped_pages++;
 	}
 
 	if (BufferIsValid(vmbuffer))

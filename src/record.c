@@ -18,6 +18,11 @@
 StaticAssertDecl(sizeof(RecordHeader) == 8, "record header has no padding");
 StaticAssertDecl(sizeof(CycleRecord) % 8 == 0, "cycle record has no padding at its end");
 StaticAssertDecl(offsetof(CycleRecord, carry_xid) % 8 == 0, "cycle record has no padding inside");
+StaticAssertDecl(sizeof(RunDecision) % 8 == 0 && offsetof(RunRecord, decision) % 8 == 0 &&
+				 offsetof(RunRecord, scanned_pages) == 64 &&
+				 sizeof(RunRecord) == offsetof(RunRecord, table_name) + 64,
+				 "a run's record has no padding");
+StaticAssertDecl(offsetof(CycleRecord, run) % 8 == 0, "cycle record has no padding before its run");
 StaticAssertDecl(sizeof(ChunkRecord) == 24, "chunk record has no padding");
 StaticAssertDecl(sizeof(DeadTid) == 6, "dead TIDs are packed");
 
@@ -82,6 +87,25 @@ sub_key_encode(const TableKey *key, uint32_t number, uint8_t *bytes)
 {
 	table_key_encode(key, bytes);
 	put_big_endian(number, bytes + TABLE_KEY_BYTES);
+}
+
+/* Key of a run; bytes has room for RUN_KEY_BYTES. */
+void
+run_key_encode(uint64_t number, uint8_t *bytes)
+{
+	put_big_endian((uint32_t) (number >> 32), bytes);
+	put_big_endian((uint32_t) number, bytes + 4);
+}
+
+/* The number of a run from its key. */
+uint64_t
+run_key_decode(const uint8_t *bytes)
+{
+	uint64_t	number = 0;
+
+	for (int i = 0; i < RUN_KEY_BYTES; i++)
+		number = number << 8 | bytes[i];
+	return number;
 }
 
 /* Room that a chunk of so many TIDs can need: each on a page of its own. */
@@ -180,6 +204,15 @@ cycle_stop_name(uint32_t stop)
 			return "failed";
 		case CYCLE_OUT_OF_TIME:
 			return "max_duration";
+		case CYCLE_FINISHED:
+			return "finished";
 	}
 	return "unknown";
+}
+
+/* How a run of history ended: one that never said so was killed. */
+const char *
+run_end_name(uint32_t stop)
+{
+	return stop == CYCLE_RUNNING ? "killed" : cycle_stop_name(stop);
 }

@@ -19,6 +19,7 @@ int			setting_save_interval = 10 * 1000;
 int			setting_max_duration = 0;
 bool		setting_log_decisions = true;
 int			setting_store_size = 256 * 1024;
+int			setting_history_size = 10000;
 
 static const struct config_enum_entry modes[] = {
 	{"auto", RESUME_MODE_AUTO, false},
@@ -90,6 +91,14 @@ settings_define(void)
 							&setting_store_size,
 							256 * 1024, 128, INT_MAX,
 							preloading ? PGC_POSTMASTER : PGC_SUSET, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("vacuum_resume.history_size",
+							"Sets the number of vacuums that are kept in the history.",
+							"0 means none.",
+							&setting_history_size,
+							10000, 0, INT_MAX,
+							PGC_SIGHUP, 0,
 							NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("vacuum_resume");

@@ -56,6 +56,15 @@
 /* Beyond vacuum_resume.store_size, for all but lists of row pointers */
 #define RESERVED_BYTES ((size_t) 1024 * 1024)
 
+/* History has at most this part of the store ... */
+#define HISTORY_SHARE 8
+/* ... and is shortened by at most so many runs at a time */
+#define TRIM_RUNS 100
+/* Room that must be left for a run to be added */
+#define RUN_ROOM ((size_t) 8 * 4096)
+/* Runs, of whatever table, to look through for those of one table */
+#define LOOK_BACK_RUNS 5000
+
 typedef struct Store
 {
 	MDB_env    *env;			/* NULL: not open */
@@ -66,6 +75,7 @@ typedef struct Store
 	MDB_dbi		cycles;
 	MDB_dbi		chunks;
 	MDB_dbi		indexes;
+	MDB_dbi		runs;
 } Store;
 
 static Store store = {0};
@@ -85,6 +95,10 @@ typedef struct Request
 	const StoreChange *change;
 	CycleRecord **cycles;
 	int		   *ncycles;
+	const RunRecord *run;
+	RunRecord **runs;
+	int		   *nruns;
+	int			most;
 } Request;
 
 static const int guarded_signals[] = {SIGSEGV, SIGBUS, SIGABRT};
@@ -198,6 +212,8 @@ open_databases(Store *opening)
 			error = mdb_dbi_open(txn, STORE_CHUNKS, MDB_CREATE, &opening->chunks);
 		if (error == 0)
 			error = mdb_dbi_open(txn, STORE_INDEXES, MDB_CREATE, &opening->indexes);
+		if (error == 0)
+			error = mdb_dbi_open(txn, STORE_RUNS, MDB_CREATE, &opening->runs);
 		if (error == 0)
 			error = mdb_txn_commit(txn);
 		else
@@ -668,11 +684,11 @@ continues_list(MDB_txn *txn, const StoreChange *change)
 }
 
 /*
- * Is there room for one more chunk?  The last part of the store is reserved for
- * what is small, and for removing: LMDB cannot even do that without a few pages.
+ * Bytes of the store that are in use.  Called outside of a transaction.  Returns
+ * 0 if that cannot be told: writing will tell.
  */
-static bool
-has_room(size_t bytes)
+static size_t
+bytes_in_use(void)
 {
 	MDB_txn    *txn;
 	MDB_dbi		free_list = 0;	/* LMDB's own, always open */
@@ -685,7 +701,7 @@ has_room(size_t bytes)
 
 	if (mdb_env_info(store.env, &info) != 0 || mdb_env_stat(store.env, &stats) != 0 ||
 		begin(MDB_RDONLY, &txn) != 0)
-		return true;			/* writing will tell */
+		return 0;
 	if (mdb_cursor_open(txn, free_list, &cursor) == 0)
 	{
 		while (mdb_cursor_get(cursor, &key, &data, MDB_NEXT) == 0)
@@ -698,8 +714,217 @@ has_room(size_t bytes)
 		mdb_cursor_close(cursor);
 	}
 	mdb_txn_abort(txn);
-	return (info.me_last_pgno + 1 - free_pages) * stats.ms_psize + bytes <=
-		(size_t) setting_store_size * 1024;
+	return (info.me_last_pgno + 1 - free_pages) * stats.ms_psize;
+}
+
+/*
+ * Is there room for so much more?  The last part of the store is reserved for
+ * what is small, and for removing: LMDB cannot even do that without a few pages.
+ */
+static bool
+has_room(size_t bytes)
+{
+	return bytes_in_use() + bytes <= (size_t) setting_store_size * 1024;
+}
+
+/*----------
+ * History: one entry for each run, under ascending numbers
+ *----------
+ */
+
+/* Take over a run from its entry; returns false if that is damaged. */
+static bool
+read_run(const MDB_val *data, RunRecord *run)
+{
+	if (data->mv_size != sizeof(RunRecord) ||
+		!record_is_sound(data->mv_data, data->mv_size, RECORD_RUN, sizeof(RunRecord)))
+		return false;
+	memcpy(run, data->mv_data, sizeof(RunRecord));
+	return true;
+}
+
+/* Is this the entry of a run of the table?  Only then is it worth a closer look. */
+static bool
+is_run_of(const MDB_val *data, const TableKey *table)
+{
+	return data->mv_size == sizeof(RunRecord) &&
+		memcmp((char *) data->mv_data + offsetof(RunRecord, key), table, sizeof(TableKey)) == 0;
+}
+
+/*
+ * Read a table's last runs within a transaction, newest first, into room for so
+ * many.  Looks back only so far.
+ */
+static int
+read_last_runs(MDB_txn *txn, const TableKey *table, RunRecord *runs, int *nruns, int most)
+{
+	MDB_cursor *cursor;
+	MDB_val		key,
+				data;
+	int			error = mdb_cursor_open(txn, store.runs, &cursor);
+	int			looked_at = 0;
+
+	*nruns = 0;
+	if (error != 0)
+		return error;
+	for (error = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+		 error == 0 && *nruns < most && looked_at < LOOK_BACK_RUNS;
+		 error = mdb_cursor_get(cursor, &key, &data, MDB_PREV))
+	{
+		if (is_run_of(&data, table) && read_run(&data, &runs[*nruns]))
+			(*nruns)++;
+		looked_at++;
+	}
+	mdb_cursor_close(cursor);
+	return error == MDB_NOTFOUND ? 0 : error;
+}
+
+static size_t
+bytes_of(const MDB_stat *stats)
+{
+	return (stats->ms_branch_pages + stats->ms_leaf_pages + stats->ms_overflow_pages) *
+		(size_t) stats->ms_psize;
+}
+
+/* Delete so many of the oldest runs, or all there are. */
+static int
+delete_oldest_runs(MDB_txn *txn, size_t count)
+{
+	MDB_cursor *cursor;
+	MDB_val		key,
+				data;
+	int			error = mdb_cursor_open(txn, store.runs, &cursor);
+
+	if (error != 0)
+		return error;
+	while (count-- > 0 && (error = mdb_cursor_get(cursor, &key, &data, MDB_FIRST)) == 0)
+		if ((error = mdb_cursor_del(cursor, 0)) != 0)
+			break;
+	mdb_cursor_close(cursor);
+	return error == MDB_NOTFOUND ? 0 : error;
+}
+
+/* Shorten history to what the settings allow, or at least some way there. */
+static int
+trim_history(MDB_txn *txn)
+{
+	size_t		share = (size_t) setting_store_size * 1024 / HISTORY_SHARE;
+	size_t		surplus = 0;
+	MDB_stat	stats;
+	int			error = mdb_stat(txn, store.runs, &stats);
+
+	if (error != 0)
+		return error;
+	if (stats.ms_entries > (size_t) setting_history_size)
+		surplus = stats.ms_entries - setting_history_size;
+	if (bytes_of(&stats) > share)
+		surplus = Max(surplus, stats.ms_entries -
+					  (size_t) ((double) stats.ms_entries * share / bytes_of(&stats)));
+	return surplus > 0 ? delete_oldest_runs(txn, Min(surplus, TRIM_RUNS)) : 0;
+}
+
+/* The number of the last run, 0 if there is none. */
+static int
+last_run_number(MDB_txn *txn, uint64 *number)
+{
+	MDB_cursor *cursor;
+	MDB_val		key,
+				data;
+	int			error = mdb_cursor_open(txn, store.runs, &cursor);
+
+	*number = 0;
+	if (error != 0)
+		return error;
+	error = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+	if (error == 0 && key.mv_size == RUN_KEY_BYTES)
+		*number = run_key_decode(key.mv_data);
+	else if (error == 0)
+		error = MDB_CORRUPTED;
+	mdb_cursor_close(cursor);
+	return error == MDB_NOTFOUND ? 0 : error;
+}
+
+/*
+ * Is a run that was killed, as its record makes it seem, in history already?  It
+ * is if the end of it could not be written to the record, but there.
+ */
+static bool
+is_in_history(MDB_txn *txn, const RunRecord *run)
+{
+	RunRecord	last;
+	int			nruns;
+
+	return run->stop == CYCLE_RUNNING &&
+		read_last_runs(txn, &run->key, &last, &nruns, 1) == 0 &&
+		nruns == 1 && last.started == run->started;
+}
+
+/*
+ * Add a run to history within a transaction, if history is kept and has_room said
+ * so before: it is to take no room that the rest may need.
+ */
+static int
+add_run(MDB_txn *txn, const RunRecord *run, bool room)
+{
+	uint8_t		bytes[RUN_KEY_BYTES];
+	MDB_val		key = value_of(bytes, sizeof(bytes));
+	MDB_val		data;
+	RunRecord	record = *run;
+	int			error = 0;
+
+	if (room && setting_history_size > 0 && !is_in_history(txn, run))
+	{
+		error = last_run_number(txn, &record.number);
+		record.number++;
+		record_seal(&record, sizeof(record), RECORD_RUN);
+		run_key_encode(record.number, bytes);
+		data = value_of(&record, sizeof(record));
+		if (error == 0)
+			error = mdb_put(txn, store.runs, &key, &data, MDB_APPEND);
+	}
+	return error == 0 ? trim_history(txn) : error;
+}
+
+/*
+ * Let so many of the oldest runs go that there is room for a change, if that is
+ * what it takes.
+ */
+static StoreResult
+shorten_history(const Request *request)
+{
+	size_t		wanted = RUN_ROOM + (request->change != NULL ? request->change->chunk_bytes : 0);
+	size_t		limit = (size_t) setting_store_size * 1024;
+	StoreResult result;
+	MDB_stat	stats;
+	MDB_txn    *txn;
+	int			error;
+
+	result = open_store(false);
+	if (result != STORE_OK)
+		return result;
+	LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
+	if (!is_open())
+	{
+		LWLockRelease(instance_store_lock());
+		return STORE_REPLACED;
+	}
+	wanted += bytes_in_use();
+	error = begin(0, &txn);
+	if (error == 0)
+	{
+		error = mdb_stat(txn, store.runs, &stats);
+		if (error == 0 && (wanted <= limit || wanted - limit > bytes_of(&stats)))
+			error = MDB_MAP_FULL;	/* it is not history that is in the way */
+		if (error == 0)
+			error = delete_oldest_runs(txn, 1 + (size_t)
+									   ((double) stats.ms_entries * (wanted - limit) / bytes_of(&stats)));
+		if (error == 0)
+			error = mdb_txn_commit(txn);
+		else
+			mdb_txn_abort(txn);
+	}
+	LWLockRelease(instance_store_lock());
+	return error == 0 ? STORE_OK : failed("could not write to the store", error);
 }
 
 /* Make one save's changes within a transaction. */
@@ -749,8 +974,10 @@ apply_change(MDB_txn *txn, const StoreChange *change)
 static StoreResult
 write_change(const Request *request)
 {
+	const StoreChange *change = request->change;
 	StoreResult result;
 	MDB_txn    *txn;
+	bool		room;
 	int			error;
 
 	result = open_store(true);
@@ -763,11 +990,14 @@ write_change(const Request *request)
 			return STORE_REPLACED;
 		}
 		(void) instance_note();
-		error = request->change->chunk == NULL || has_room(request->change->chunk_bytes) ?
+		room = change->run != NULL && has_room(change->chunk_bytes + RUN_ROOM);
+		error = change->chunk == NULL || has_room(change->chunk_bytes) ?
 			begin(0, &txn) : MDB_MAP_FULL;
 		if (error == 0)
 		{
-			error = apply_change(txn, request->change);
+			error = apply_change(txn, change);
+			if (error == 0 && change->run != NULL)
+				error = add_run(txn, change->run, room);
 			if (error == 0)
 				error = mdb_txn_commit(txn);
 			else
@@ -787,9 +1017,11 @@ remove_table(const Request *request)
 {
 	StoreResult result;
 	MDB_txn    *txn;
+	bool		room;
 	int			error;
 
-	result = open_store(false);
+	/* a run that left no record may be the first that history has */
+	result = open_store(request->run != NULL && setting_history_size > 0);
 	if (result == STORE_OK)
 	{
 		LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
@@ -798,6 +1030,7 @@ remove_table(const Request *request)
 			LWLockRelease(instance_store_lock());
 			return STORE_REPLACED;
 		}
+		room = request->run != NULL && has_room(RUN_ROOM);
 		error = begin(0, &txn);
 		if (error == 0)
 		{
@@ -806,6 +1039,8 @@ remove_table(const Request *request)
 				error = remove_entries(txn, store.chunks, request->key);
 			if (error == 0)
 				error = remove_entries(txn, store.indexes, request->key);
+			if (error == 0 && request->run != NULL)
+				error = add_run(txn, request->run, room);
 			if (error == 0)
 				error = mdb_txn_commit(txn);
 			else
@@ -862,6 +1097,66 @@ list(const Request *request)
 	return result;
 }
 
+static StoreResult
+list_runs(const Request *request)
+{
+	StoreResult result;
+	MDB_txn    *txn;
+	MDB_cursor *cursor;
+	MDB_stat	stats;
+	MDB_val		key,
+				data;
+	int			error;
+
+	result = open_store(false);
+	if (result != STORE_OK)
+		return result;
+	error = begin(MDB_RDONLY, &txn);
+	if (error == 0)
+	{
+		if ((error = mdb_stat(txn, store.runs, &stats)) == 0 &&
+			(error = mdb_cursor_open(txn, store.runs, &cursor)) == 0)
+		{
+			*request->runs = allocate(stats.ms_entries * sizeof(RunRecord));
+			for (error = *request->runs == NULL ? ENOMEM :
+				 mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+				 error == 0;
+				 error = mdb_cursor_get(cursor, &key, &data, MDB_PREV))
+			{
+				if (read_run(&data, &(*request->runs)[*request->nruns]))
+					(*request->nruns)++;
+				else
+					result = damaged_entry("a run in the history");
+			}
+			mdb_cursor_close(cursor);
+		}
+		mdb_txn_abort(txn);
+	}
+	if (error != 0 && error != MDB_NOTFOUND)
+		result = failed("could not read the store", error);
+	return result;
+}
+
+static StoreResult
+last_runs(const Request *request)
+{
+	StoreResult result;
+	MDB_txn    *txn;
+	int			error;
+
+	result = open_store(false);
+	if (result != STORE_OK)
+		return result;
+	*request->runs = allocate(request->most * sizeof(RunRecord));
+	error = *request->runs == NULL ? ENOMEM : begin(MDB_RDONLY, &txn);
+	if (error == 0)
+	{
+		error = read_last_runs(txn, request->key, *request->runs, request->nruns, request->most);
+		mdb_txn_abort(txn);
+	}
+	return error == 0 ? STORE_OK : failed("could not read the store", error);
+}
+
 /* A store that was replaced by a new one has nothing to be found or removed. */
 static StoreResult
 none_if_replaced(StoreResult result)
@@ -890,23 +1185,67 @@ store_load(const TableKey *key, StoredCycle *stored)
 }
 
 /*
- * Make a save durable.  The caller has flushed WAL (R1) and sealed the records.
+ * Change the store.  Where there is no room, history is the first to go: the run
+ * to be added, then the oldest runs.
+ */
+static StoreResult
+perform_change(Request request)
+{
+	StoreChange change;
+	StoreResult result = perform(&request);
+
+	if (request.change != NULL)
+	{
+		change = *request.change;
+		request.change = &change;
+		request.run = change.run;
+		change.run = NULL;
+	}
+	if (result == STORE_FULL && request.run != NULL)
+	{
+		request.run = NULL;
+		result = perform(&request);
+	}
+	if (result == STORE_FULL &&
+		perform(&(Request) {.verb = shorten_history, .change = request.change}) == STORE_OK)
+		result = perform(&request);
+	return result;
+}
+
+/*
+ * Make a save durable.  The caller has flushed WAL (R1) and sealed the records,
+ * but for the run to be added to history.
  */
 StoreResult
 store_write(const StoreChange *change)
 {
-	return perform(&(Request) {.verb = write_change, .change = change});
+	return perform_change((Request) {.verb = write_change, .change = change});
 }
 
 /*
- * Remove all that is known of a table, or with relation 0 of a database.
- * STORE_OK also if there was nothing.
+ * Remove all that is known of a table, or with relation 0 of a database; history
+ * stays.  STORE_OK also if there was nothing.
  */
 StoreResult
 store_remove(const TableKey *key)
 {
-	StoreResult result = none_if_replaced(perform(&(Request) {.verb = remove_table, .key = key}));
+	return store_finish(key, NULL);
+}
 
+/*
+ * The same, adding a run of the table to history in one transaction, unless it is
+ * NULL.  It need not be sealed.  That there was no room for it is no failure.
+ */
+StoreResult
+store_finish(const TableKey *key, const RunRecord *run)
+{
+	const Request request = {.verb = remove_table, .key = key, .run = run};
+	StoreResult result = perform_change(request);
+
+	/* a new store has no record, and no history yet */
+	if (result == STORE_REPLACED && run != NULL)
+		result = perform_change(request);
+	result = none_if_replaced(result);
 	return result == STORE_NOT_FOUND ? STORE_OK : result;
 }
 
@@ -923,5 +1262,37 @@ store_list(CycleRecord **cycles, int *ncycles)
 	*ncycles = 0;
 	result = none_if_replaced(perform(&(Request) {.verb = list, .cycles = cycles,
 							  .ncycles = ncycles}));
+	return result == STORE_NOT_FOUND ? STORE_OK : result;
+}
+
+/*
+ * Read all of history, newest run first.  Damaged runs are left out, and make the
+ * result STORE_DAMAGED.
+ */
+StoreResult
+store_list_runs(RunRecord **runs, int *nruns)
+{
+	StoreResult result;
+
+	*runs = NULL;
+	*nruns = 0;
+	result = none_if_replaced(perform(&(Request) {.verb = list_runs, .runs = runs,
+							  .nruns = nruns}));
+	return result == STORE_NOT_FOUND ? STORE_OK : result;
+}
+
+/*
+ * Read a table's last runs, newest first, up to so many, as far as they are among
+ * the last LOOK_BACK_RUNS of all tables.  Damaged ones are left out.
+ */
+StoreResult
+store_last_runs(const TableKey *key, RunRecord **runs, int *nruns, int most)
+{
+	StoreResult result;
+
+	*runs = NULL;
+	*nruns = 0;
+	result = none_if_replaced(perform(&(Request) {.verb = last_runs, .key = key, .runs = runs,
+							  .nruns = nruns, .most = most}));
 	return result == STORE_NOT_FOUND ? STORE_OK : result;
 }

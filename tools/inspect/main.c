@@ -6,12 +6,14 @@
 #include "postgres_fe.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <libpq-fe.h>
 
+#include "history.h"
 #include "output.h"
 #include "reader.h"
 #include "version.h"
@@ -33,22 +35,26 @@ typedef struct Problems
 } Problems;
 
 static const char *data_directory = NULL;
-static PGconn *connection = NULL;
+static PGresult *databases = NULL;	/* OIDs and names, if a server tells */
 
 static void
 help(void)
 {
-	printf("pg_vacuum_resume shows the interrupted vacuums of a PostgreSQL data directory.\n\n"
+	printf("pg_vacuum_resume shows the vacuums of a PostgreSQL data directory that were interrupted, and those\n"
+		   "that are over.\n\n"
 		   "Usage:\n"
-		   "  pg_vacuum_resume list  -D DATADIR [OPTION]...\n"
-		   "  pg_vacuum_resume show  -D DATADIR [OPTION]... TABLE\n"
-		   "  pg_vacuum_resume check -D DATADIR\n\n"
+		   "  pg_vacuum_resume list    -D DATADIR [OPTION]...\n"
+		   "  pg_vacuum_resume show    -D DATADIR [OPTION]... TABLE\n"
+		   "  pg_vacuum_resume history -D DATADIR [OPTION]... [TABLE]\n"
+		   "  pg_vacuum_resume check   -D DATADIR\n\n"
 		   "Commands:\n"
 		   "  list     one line for each vacuum that can be continued\n"
 		   "  show     all that is known of one table's; TABLE is a name, schema.name or an OID\n"
+		   "  history  one line for each vacuum that is over, newest first; of all tables or of one\n"
 		   "  check    read and check everything; exit status 1 if something is wrong\n\n"
 		   "Options:\n"
 		   "  -D, --pgdata=DATADIR  the data directory (default: PGDATA)\n"
+		   "      --limit=N         history: no more than the last N vacuums\n"
 		   "      --json            output as JSON\n"
 		   "      --csv             output as CSV\n"
 		   "  -V, --version         show the version, then exit\n"
@@ -82,18 +88,20 @@ note_problem(const char *problem, const TableKey *table, void *arg)
 }
 
 /*
- * Connect to the server of the data directory, if there is one and it answers.
+ * Ask the server of the data directory for the names of its databases, if there is
+ * one and it answers.
  * Its address is in postmaster.pid: line 4 the port, line 5 the socket's place.
  * Somebody else than the server's user is likely to be turned away, which the
  * server's log would show, and so tries only with PGUSER set.
  */
 static void
-try_to_connect(void)
+ask_for_databases(void)
 {
 	char		path[MAXPGPATH];
 	char		lines[5][MAXPGPATH] = {0};
 	struct stat owner;
 	FILE	   *file;
+	PGconn	   *connection;
 
 	if (getenv("PGUSER") == NULL &&
 		(stat(data_directory, &owner) != 0 || owner.st_uid != geteuid()))
@@ -115,36 +123,24 @@ try_to_connect(void)
 
 		connection = PQconnectdbParams(keywords, values, 0);
 	}
-	if (PQstatus(connection) != CONNECTION_OK)
-	{
-		PQfinish(connection);
-		connection = NULL;
-	}
+	if (PQstatus(connection) == CONNECTION_OK)
+		databases = PQexec(connection, "SELECT oid, datname FROM pg_catalog.pg_database");
+	PQfinish(connection);
 }
 
 /* A database's name if a server tells, else its OID; shared catalogs have none. */
 static const char *
 database_name(uint32_t oid)
 {
-	static char text[NAMEDATALEN + 32];
-	PGresult   *result;
+	static char text[16];
 
-	snprintf(text, sizeof(text), "%u", oid);
 	if (oid == 0)
 		return "(shared)";
-	if (connection == NULL)
-		return text;
-
-	{
-		const char *const values[] = {text};
-
-		result = PQexecParams(connection,
-							  "SELECT datname FROM pg_catalog.pg_database WHERE oid = $1",
-							  1, NULL, values, NULL, NULL, 0);
-	}
-	if (PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1)
-		strlcpy(text, PQgetvalue(result, 0, 0), sizeof(text));
-	PQclear(result);
+	snprintf(text, sizeof(text), "%u", oid);
+	/* what is no result, or an error, has no rows */
+	for (int row = 0; row < PQntuples(databases); row++)
+		if (strcmp(PQgetvalue(databases, row, 0), text) == 0)
+			return PQgetvalue(databases, row, 1);
 	return text;
 }
 
@@ -228,14 +224,14 @@ print_list(const StoreContent *content, OutputFormat format)
 
 /* Is this the table that was asked for? */
 static bool
-is_named(const CycleRecord *cycle, const char *name)
+is_named(const TableKey *key, const char *schema, const char *table, const char *name)
 {
 	char		qualified[2 * NAMEDATALEN + 2];
 	char		oid[16];
 
-	snprintf(qualified, sizeof(qualified), "%s.%s", cycle->schema_name, cycle->table_name);
-	snprintf(oid, sizeof(oid), "%u", cycle->key.relation);
-	return strcmp(name, cycle->table_name) == 0 || strcmp(name, qualified) == 0 ||
+	snprintf(qualified, sizeof(qualified), "%s.%s", schema, table);
+	snprintf(oid, sizeof(oid), "%u", key->relation);
+	return strcmp(name, table) == 0 || strcmp(name, qualified) == 0 ||
 		strcmp(name, oid) == 0;
 }
 
@@ -257,7 +253,7 @@ print_table(const StoreContent *content, const char *name, OutputFormat format)
 		const CycleRecord *cycle = &content->cycles[i];
 		const CycleCounters *counters = &cycle->counters;
 
-		if (!is_named(cycle, name))
+		if (!is_named(&cycle->key, cycle->schema_name, cycle->table_name, name))
 			continue;
 		found = true;
 		output_text(table, database_name(cycle->key.database));
@@ -292,6 +288,97 @@ print_table(const StoreContent *content, const char *name, OutputFormat format)
 	return found;
 }
 
+/* An estimate, none if it was not made. */
+static void
+output_estimate(OutputTable *table, double estimate)
+{
+	char		text[400];
+
+	snprintf(text, sizeof(text), "%.0f", estimate);
+	output_text(table, estimate < 0 ? NULL : text);
+}
+
+static const char *
+seconds_text(const RunRecord *run)
+{
+	static char text[32];
+
+	snprintf(text, sizeof(text), "%.3f", (run->ended - run->started) / 1e6);
+	return text;
+}
+
+/*
+ * Print history, or that of one table, up to so many runs; programs get all that
+ * is known of a run, people what fits.
+ */
+static void
+print_history(const StoreContent *content, const char *name, int limit, OutputFormat format)
+{
+	static const char *const names[] = {"run#", "database", "schema", "table", "started",
+		"seconds#", "plan", "outcome", "from block#", "to block#", "blocks#", "pages scanned#",
+		"index scans#", "tuples removed#", "row pointers removed#", "reason",
+		"table oid#", "ended", "autovacuum", "aggressive", "pages scanned again#",
+		"pages skipped#", "pages verified#", "pages vacuumed#", "index pages#", "work#",
+		"relfrozenxid before#", "relfrozenxid after#", "pages ahead#", "pages behind#",
+		"dead rows ahead#", "dead rows behind#", "expected work#", "restart work#",
+		"restart dead rows#", "resume work#", "resume dead rows#", "wrap work#",
+	"wrap dead rows#"};
+	const int	for_people = 16;
+	OutputTable *table = output_table(names, format == OUTPUT_ALIGNED ? for_people : lengthof(names));
+	int			printed = 0;
+
+	for (int i = 0; i < content->nruns && printed < limit; i++)
+	{
+		const RunRecord *run = &content->runs[i];
+		const RunDecision *decision = &run->decision;
+
+		if (name != NULL && !is_named(&run->key, run->schema_name, run->table_name, name))
+			continue;
+		printed++;
+		output_number(table, (int64_t) run->number);
+		output_text(table, database_name(run->key.database));
+		output_text(table, run->schema_name);
+		output_text(table, run->table_name);
+		output_text(table, time_text(run->started));
+		output_text(table, seconds_text(run));
+		output_text(table, vacuum_plan_name(decision->plan));
+		output_text(table, run_end_name(run->stop));
+		output_number(table, run->from_block);
+		output_number(table, run->to_block);
+		output_number(table, run->rel_blocks);
+		output_number(table, run->scanned_pages);
+		output_number(table, run->index_scans);
+		output_number(table, run->tuples_deleted);
+		output_number(table, run->reaped_tids);
+		output_text(table, decide_reason_text(decision->reason));
+		if (format == OUTPUT_ALIGNED)
+			continue;
+		output_number(table, run->key.relation);
+		output_text(table, time_text(run->ended));
+		output_text(table, run->autovacuum ? "yes" : "no");
+		output_text(table, run->aggressive ? "yes" : "no");
+		output_number(table, run->rescanned_pages);
+		output_number(table, run->skipped_pages);
+		output_number(table, run->verified_pages);
+		output_number(table, run->reaped_pages);
+		output_number(table, run->index_pages);
+		output_estimate(table, run->work);
+		output_number(table, (int64_t) run->frozenxid_before);
+		output_number(table, (int64_t) run->frozenxid_after);
+		output_estimate(table, decision->ahead);
+		output_estimate(table, decision->behind);
+		output_estimate(table, decision->tail_dead);
+		output_estimate(table, decision->head_dead);
+		output_estimate(table, decision->expected_work > 0 ? decision->expected_work : -1);
+		for (int plan = 0; plan < VACUUM_PLANS; plan++)
+		{
+			output_estimate(table, decision->plans[plan].work);
+			output_estimate(table, decision->plans[plan].dead_rows);
+		}
+	}
+	output_print(table, format);
+}
+
 /* Records of another cluster would be discarded by the server. */
 static int
 check_identity(const StoreContent *content)
@@ -310,6 +397,21 @@ check_identity(const StoreContent *content)
 	return problems.count;
 }
 
+/* A number of vacuums as the user gave it; returns false if it is none. */
+static bool
+parse_limit(const char *text, int *limit)
+{
+	char	   *end;
+	long		number;
+
+	errno = 0;
+	number = strtol(text, &end, 10);
+	if (end == text || *end != '\0' || errno != 0 || number < 0 || number > INT_MAX)
+		return false;
+	*limit = (int) number;
+	return true;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -317,6 +419,7 @@ main(int argc, char **argv)
 		{"pgdata", required_argument, NULL, 'D'},
 		{"json", no_argument, NULL, 'j'},
 		{"csv", no_argument, NULL, 'c'},
+		{"limit", required_argument, NULL, 'l'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -326,7 +429,10 @@ main(int argc, char **argv)
 	Problems	problems = {.print = true};
 	const char *command;
 	const char *table = NULL;
+	const char *limit = NULL;
+	int			most = INT_MAX;
 	bool		is_check;
+	bool		is_history;
 	char		path[MAXPGPATH];
 	int			option;
 
@@ -343,6 +449,9 @@ main(int argc, char **argv)
 				break;
 			case 'c':
 				format = OUTPUT_CSV;
+				break;
+			case 'l':
+				limit = optarg;
 				break;
 			case 'h':
 				help();
@@ -365,16 +474,26 @@ main(int argc, char **argv)
 		misuse("no command given", NULL);
 	command = argv[optind++];
 	is_check = strcmp(command, "check") == 0;
+	is_history = strcmp(command, "history") == 0;
 	if (strcmp(command, "show") == 0)
 	{
 		if (optind >= argc)
 			misuse("no table given", NULL);
 		table = argv[optind++];
 	}
+	else if (is_history)
+	{
+		if (optind < argc)
+			table = argv[optind++];
+	}
 	else if (strcmp(command, "list") != 0 && !is_check)
 		misuse("unrecognized command", command);
 	if (optind < argc)
 		misuse("too many arguments, the first is", argv[optind]);
+	if (limit != NULL && !is_history)
+		misuse("--limit does not go with command", command);
+	if (limit != NULL && !parse_limit(limit, &most))
+		misuse("not a number of vacuums:", limit);
 
 	if (data_directory == NULL)
 		data_directory = getenv("PGDATA");
@@ -392,15 +511,19 @@ main(int argc, char **argv)
 	if (reader_open(data_directory, note_problem, &problems))
 		problems.count = read_store(&content);
 	if (!is_check)
-		try_to_connect();
+		ask_for_databases();
 
 	if (is_check)
 	{
 		if (problems.count == 0)
 			problems.count += check_identity(&content);
-		printf("%d record%s, %d problem%s\n", content.ncycles, content.ncycles == 1 ? "" : "s",
+		printf("%d record%s, %d run%s, %d problem%s\n",
+			   content.ncycles, content.ncycles == 1 ? "" : "s",
+			   content.nruns, content.nruns == 1 ? "" : "s",
 			   problems.count, problems.count == 1 ? "" : "s");
 	}
+	else if (is_history)
+		print_history(&content, table, most, format);
 	else if (table == NULL)
 		print_list(&content, format);
 	else if (!print_table(&content, table, format))
@@ -409,7 +532,6 @@ main(int argc, char **argv)
 		return EXIT_PROBLEM;
 	}
 
-	if (connection != NULL)
-		PQfinish(connection);
+	PQclear(databases);
 	return problems.count == 0 ? EXIT_SUCCESS : EXIT_PROBLEM;
 }

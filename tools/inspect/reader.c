@@ -35,20 +35,23 @@ report_error(ProblemReport report, void *arg, const char *what, int error)
 	report(problem, NULL, arg);
 }
 
-/* Is the data file the one that the identity file was written for (R3)? */
-static bool
-is_own_data_file(const char *directory)
+/* Why the data file is not the one that the identity file was written for (R3); NULL if it is. */
+static const char *
+foreign_data_file(const char *directory)
 {
+	static const char *const foreign =
+	"the store is not that of this data directory; the server will set it aside";
 	char		path[MAXPGPATH];
 	char		expected[256];
 	char		found[256] = {0};
 	struct statx file;
 	FILE	   *identity;
 	size_t		bytes;
+	int			format;
 
 	snprintf(path, sizeof(path), "%s/data.mdb", directory);
 	if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_BTIME, &file) != 0)
-		return false;
+		return foreign;
 	snprintf(expected, sizeof(expected),
 			 "pg_vacuum_resume store, format %d\ninode %llu born %lld.%09u\n",
 			 RECORD_FORMAT, (unsigned long long) file.stx_ino,
@@ -57,10 +60,14 @@ is_own_data_file(const char *directory)
 
 	snprintf(path, sizeof(path), "%s/identity", directory);
 	if ((identity = fopen(path, "r")) == NULL)
-		return false;
+		return foreign;
 	bytes = fread(found, 1, sizeof(found) - 1, identity);
 	fclose(identity);
-	return bytes == strlen(expected) && memcmp(found, expected, bytes) == 0;
+	if (bytes == strlen(expected) && memcmp(found, expected, bytes) == 0)
+		return NULL;
+	if (sscanf(found, "pg_vacuum_resume store, format %d", &format) == 1 && format != RECORD_FORMAT)
+		return "the store is of another version of pg_vacuum_resume; the server of this one will set it aside";
+	return foreign;
 }
 
 /*
@@ -87,10 +94,9 @@ reader_open(const char *data_directory, ProblemReport report, void *arg)
 			report_error(report, arg, "could not look at the store", errno);
 		return false;
 	}
-	if (!is_own_data_file(directory))
+	if ((problem = foreign_data_file(directory)) != NULL)
 	{
-		report("the store is not that of this data directory; the server will set it aside",
-			   NULL, arg);
+		report(problem, NULL, arg);
 		return false;
 	}
 
@@ -193,6 +199,42 @@ read_values(MDB_txn *txn, const char *name, RecordKind kind, size_t bytes,
 	return error == MDB_NOTFOUND ? 0 : error;
 }
 
+/* Read history, newest run first. */
+static int
+read_runs(MDB_txn *txn, StoreContent *content, ProblemReport report, void *arg)
+{
+	MDB_dbi		dbi;
+	MDB_cursor *cursor;
+	MDB_stat	stats;
+	MDB_val		key,
+				data;
+	int			error;
+
+	if ((error = mdb_dbi_open(txn, STORE_RUNS, 0, &dbi)) != 0)
+		return error == MDB_NOTFOUND ? 0 : error;
+	if ((error = mdb_stat(txn, dbi, &stats)) != 0 ||
+		(error = mdb_cursor_open(txn, dbi, &cursor)) != 0)
+		return error;
+	content->runs = pg_malloc0((stats.ms_entries + 1) * sizeof(RunRecord));
+	for (error = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+		 error == 0 && content->nruns < (int) stats.ms_entries;
+		 error = mdb_cursor_get(cursor, &key, &data, MDB_PREV))
+	{
+		RunRecord  *run = &content->runs[content->nruns];
+		bool		sound = key.mv_size == RUN_KEY_BYTES && data.mv_size == sizeof(RunRecord) &&
+		record_is_sound(data.mv_data, data.mv_size, RECORD_RUN, sizeof(RunRecord));
+
+		if (sound)
+			memcpy(run, data.mv_data, sizeof(RunRecord));
+		if (sound && run->number == run_key_decode(key.mv_data))
+			content->nruns++;
+		else
+			report("a run in the history is damaged", NULL, arg);
+	}
+	mdb_cursor_close(cursor);
+	return error == MDB_NOTFOUND ? 0 : error;
+}
+
 /* Check one chunk by itself; returns its row pointers, 0 if it is damaged. */
 static int64_t
 check_chunk(const MDB_val *data, const TableKey *table, ProblemReport report, void *arg)
@@ -277,6 +319,8 @@ reader_read(StoreContent *content, ProblemReport report, void *arg)
 			error = read_values(txn, STORE_INDEXES, RECORD_INDEX, sizeof(IndexRecord),
 								(void **) &content->indexes, &content->index_tables,
 								&content->nindexes, report, arg);
+		if (error == 0)
+			error = read_runs(txn, content, report, arg);
 		if (error == 0)
 			error = check_chunks(txn, content, report, arg);
 		mdb_txn_abort(txn);

@@ -18,6 +18,8 @@ typedef struct StoreContent
 	IndexRecord *indexes;
 	TableKey   *index_tables;	/* whose index, parallel to indexes */
 	int			nindexes;
+	RunRecord  *runs;			/* newest first */
+	int			nruns;
 } StoreContent;
 
 /* Told of everything that is wrong; table is NULL if it is the store itself. */

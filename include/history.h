@@ -1,0 +1,19 @@
+/*
+ * history.h
+ *	  What history tells of runs.
+ *
+ * No server headers: the inspection tool and a unit test share it.
+ */
+#ifndef PGVR_HISTORY_H
+#define PGVR_HISTORY_H
+
+#include "record.h"
+
+/* Runs of a table that are worth asking history_expected_work() about */
+#define HISTORY_RUNS 32
+
+extern double history_expected_work(const RunRecord *runs, int nruns);
+
+extern bool history_gave_up(const RunRecord *runs, int nruns);
+
+#endif							/* PGVR_HISTORY_H */
