@@ -12,6 +12,7 @@ extern void plan_work(VacuumRun *run);
 extern void plan_decide(VacuumRun *run, const CycleRecord *record);
 extern double plan_dead_rows_left(VacuumRun *run);
 
+extern DecideMode plan_mode(void);
 extern void plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks,
 					   const CycleRecord *record, bool aggressive, bool fresh,
 					   DecisionInput *input);

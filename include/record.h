@@ -130,7 +130,8 @@ typedef struct Estimate
 {
 	int64_t		ahead;			/* vacuumable pages in the tail ... */
 	int64_t		behind;			/* ... and in the head */
-	int64_t		pending_pages;	/* pages of the head with pending TIDs */
+	int64_t		pending_tids;	/* not reaped yet */
+	int64_t		pending_pages;	/* pages that have these */
 	int64_t		index_pages;
 	int64_t		index_pages_done;	/* of indexes that are done with the pending TIDs */
 	double		dead_rows;		/* as the server's statistics say; negative: unknown */

@@ -132,6 +132,8 @@ typedef struct CycleState
 	bool		pending_lost;	/* no room for the set in the store */
 	uint64		store_epoch;
 
+	BlockNumber set_reaped_pages;	/* of the set, what this run has reaped */
+	int64		set_reaped_tids;
 	BlockNumber reaped_below;	/* R6: reaping has got to this block */
 	BlockNumber reap_until;		/* ... and may go to here before the next save */
 	int64		reap_stretch;	/* dead TIDs to announce in the next save */

@@ -181,6 +181,41 @@ GRANT SELECT ON vacuum_resume.history TO pg_monitor;
 
 COMMENT ON VIEW vacuum_resume.history IS 'vacuums that are over, and how they ended';
 
+-- What the next vacuum of the table would do: one row for each plan.  by: who that
+-- is, 'autovacuum', 'VACUUM' or 'VACUUM (RESUME)'.  Work is counted in pages of a first
+-- heap pass; dead_rows_expected is what a run removes that lasts as long as earlier ones
+-- did before they were stopped.
+CREATE FUNCTION vacuum_resume.decide(
+	relation regclass,
+	by text DEFAULT 'autovacuum',
+	OUT plan text,
+	OUT chosen boolean,
+	OUT possible boolean,
+	OUT reason text,
+	OUT from_block bigint,
+	OUT heap_pages double precision,
+	OUT pages_verified double precision,
+	OUT pages_vacuumed double precision,
+	OUT index_pages double precision,
+	OUT index_passes integer,
+	OUT work double precision,
+	OUT dead_rows_removed double precision,
+	OUT dead_rows_expected double precision,
+	OUT pages_ahead bigint,
+	OUT pages_behind bigint,
+	OUT dead_rows_ahead double precision,
+	OUT dead_rows_behind double precision,
+	OUT expected_work double precision)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'pgvr_decide'
+LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED
+ROWS 3;
+
+REVOKE EXECUTE ON FUNCTION vacuum_resume.decide(regclass, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION vacuum_resume.decide(regclass, text) TO pg_monitor;
+
+COMMENT ON FUNCTION vacuum_resume.decide(regclass, text) IS 'what the next vacuum of a table would do, and why';
+
 -- Makes the next vacuum of the table start over; true if there was something to forget.
 CREATE FUNCTION vacuum_resume.forget(relation regclass) RETURNS boolean
 AS 'MODULE_PATHNAME', 'pgvr_forget'

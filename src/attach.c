@@ -54,8 +54,8 @@ static const char *obstacle = NULL;
  * Is this table for our pass?  Called with the table's ShareUpdateExclusiveLock
  * held; costs no lock, no write and no catalog access.
  */
-static bool
-is_ours(Relation rel)
+bool
+attach_is_ours(Relation rel)
 {
 	if (!setting_enabled)
 		return false;
@@ -71,7 +71,7 @@ is_ours(Relation rel)
 static void
 attached_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy bstrategy)
 {
-	if (is_ours(rel))
+	if (attach_is_ours(rel))
 	{
 		vacuum_run(rel, params, bstrategy);
 		return;

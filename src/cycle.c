@@ -687,7 +687,8 @@ take_estimate(VacuumRun *run, CycleStop stop)
 	}
 	estimate->ahead = Max(estimate->ahead, 0);
 	estimate->behind = Max(estimate->behind, 0);
-	estimate->pending_pages = cycle->set_pages;
+	estimate->pending_pages = Max((int64) cycle->set_pages - cycle->set_reaped_pages, 0);
+	estimate->pending_tids = run->dead.count - cycle->set_reaped_tids;
 
 	cycle->counted_vacuumable = done->vacuumable_pages;
 	cycle->counted_dead_item = dead_item;
@@ -1012,6 +1013,8 @@ cycle_set_emptied(VacuumRun *run)
 
 	cycle->set_number++;
 	cycle->set_pages = 0;
+	cycle->set_reaped_pages = 0;
+	cycle->set_reaped_tids = 0;
 	cycle->saved_tids = 0;
 	cycle->chunked_tids = 0;
 	cycle->chunks = 0;

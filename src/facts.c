@@ -50,7 +50,7 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	if (!record->pending_lost)
 	{
 		input->pending_pages = not_negative(then->pending_pages);
-		input->pending_tids = record->pending_tids;
+		input->pending_tids = not_negative(then->pending_tids);
 	}
 	input->must_verify = !trusted;
 	/* when they are removed before anything is scanned: see cycle_load_pending() */

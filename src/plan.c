@@ -88,9 +88,10 @@ plan_work(VacuumRun *run)
 }
 
 /*
- * Gather what the decision rests on: record is what there is to continue, or NULL.
- * fresh: statistics as they are now, not as this transaction has read them before.
- * The table and its indexes are locked.
+ * Gather what the decision rests on, but for who asks (mode, may_leave_head).
+ * record is what there is to continue, or NULL; rel_blocks the table's size.  fresh:
+ * statistics as they are now, not as this transaction has read them before.  The
+ * table and its indexes are locked; reading the map may throw.
  */
 void
 plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks,
@@ -106,6 +107,26 @@ plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks
 		facts_of_record(record, rel_blocks, &now, instance_vouches_for(record), input);
 	else
 		facts_of_table(rel_blocks, &now, input);
+	history_look_back(rel, &input->expected_work, &input->restarted_before);
+
+	/* an aggressive run is for the sake of the whole table */
+	input->restarted_before |= aggressive;
+}
+
+/* What the setting asks for. */
+DecideMode
+plan_mode(void)
+{
+	switch ((ResumeMode) setting_mode)
+	{
+		case RESUME_MODE_AUTO:
+			return DECIDE_AUTO;
+		case RESUME_MODE_RESUME:
+			return DECIDE_RESUME;
+		case RESUME_MODE_RESTART:
+			return DECIDE_RESTART;
+	}
+	pg_unreachable();
 }
 
 /* What was asked for: VACUUM's option goes before the setting. */
@@ -124,16 +145,7 @@ mode_asked_for(void)
 			case RESUME_OPTION_OFF:
 				return DECIDE_RESTART;
 		}
-	switch ((ResumeMode) setting_mode)
-	{
-		case RESUME_MODE_AUTO:
-			return DECIDE_AUTO;
-		case RESUME_MODE_RESUME:
-			return DECIDE_RESUME;
-		case RESUME_MODE_RESTART:
-			return DECIDE_RESTART;
-	}
-	pg_unreachable();
+	return plan_mode();
 }
 
 /*
@@ -152,10 +164,6 @@ plan_decide(VacuumRun *run, const CycleRecord *record)
 	plan_facts(run->rel, run->indexes, run->nindexes, run->rel_blocks, record,
 			   run->pages.aggressive, true, facts);
 	facts->mode = mode_asked_for();
-	history_look_back(run->rel, &facts->expected_work, &facts->restarted_before);
-
-	/* an aggressive run is for the sake of the whole table */
-	facts->restarted_before |= run->pages.aggressive;
 	facts->may_leave_head = server_is_autovacuum_worker() ||
 		(options->resume_given && options->resume == RESUME_OPTION_ON);
 

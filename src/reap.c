@@ -120,6 +120,8 @@ reap_heap(VacuumRun *run)
 		pages++;
 		items += ndead;
 		run->done.reaped_pages++;
+		run->cycle.set_reaped_pages++;
+		run->cycle.set_reaped_tids += ndead;
 	}
 
 	if (BufferIsValid(vmbuffer))

@@ -13,9 +13,10 @@
 
 #include <libpq-fe.h>
 
-#include "history.h"
+#include "explain.h"
 #include "output.h"
 #include "reader.h"
+#include "server.h"
 #include "version.h"
 
 /* Exit status: all is well; something is wrong with the store; we were misused */
@@ -45,22 +46,26 @@ help(void)
 		   "Usage:\n"
 		   "  pg_vacuum_resume list    -D DATADIR [OPTION]...\n"
 		   "  pg_vacuum_resume show    -D DATADIR [OPTION]... TABLE\n"
+		   "  pg_vacuum_resume explain -D DATADIR [OPTION]... TABLE\n"
 		   "  pg_vacuum_resume history -D DATADIR [OPTION]... [TABLE]\n"
 		   "  pg_vacuum_resume check   -D DATADIR\n\n"
 		   "Commands:\n"
 		   "  list     one line for each vacuum that can be continued\n"
 		   "  show     all that is known of one table's; TABLE is a name, schema.name or an OID\n"
+		   "  explain  what the table's next vacuum would do about it, and why\n"
 		   "  history  one line for each vacuum that is over, newest first; of all tables or of one\n"
 		   "  check    read and check everything; exit status 1 if something is wrong\n\n"
 		   "Options:\n"
 		   "  -D, --pgdata=DATADIR  the data directory (default: PGDATA)\n"
+		   "      --by=KIND         explain: the next vacuum is one by autovacuum (the default), VACUUM, or\n"
+		   "                        VACUUM (RESUME)\n"
 		   "      --limit=N         history: no more than the last N vacuums\n"
 		   "      --json            output as JSON\n"
 		   "      --csv             output as CSV\n"
 		   "  -V, --version         show the version, then exit\n"
 		   "  -?, --help            show this help, then exit\n\n"
 		   "The server may be up or down. Nothing is written. If it is up, and you are its user or set\n"
-		   "PGUSER, names of databases are shown instead of their OIDs.\n");
+		   "PGUSER, names of databases are shown instead of their OIDs, and explain counts pages now.\n");
 }
 
 static void
@@ -87,44 +92,15 @@ note_problem(const char *problem, const TableKey *table, void *arg)
 		fprintf(stderr, "pg_vacuum_resume: %s\n", problem);
 }
 
-/*
- * Ask the server of the data directory for the names of its databases, if there is
- * one and it answers.
- * Its address is in postmaster.pid: line 4 the port, line 5 the socket's place.
- * Somebody else than the server's user is likely to be turned away, which the
- * server's log would show, and so tries only with PGUSER set.
- */
+/* Ask the server for the names of its databases, if there is one and it answers. */
 static void
 ask_for_databases(void)
 {
-	char		path[MAXPGPATH];
-	char		lines[5][MAXPGPATH] = {0};
-	struct stat owner;
-	FILE	   *file;
-	PGconn	   *connection;
+	PGconn	   *connection = server_connect(data_directory, "postgres");
 
-	if (getenv("PGUSER") == NULL &&
-		(stat(data_directory, &owner) != 0 || owner.st_uid != geteuid()))
+	if (connection == NULL)
 		return;
-	snprintf(path, sizeof(path), "%s/postmaster.pid", data_directory);
-	if ((file = fopen(path, "r")) == NULL)
-		return;
-	for (int i = 0; i < 5 && fgets(lines[i], MAXPGPATH, file) != NULL; i++)
-		lines[i][strcspn(lines[i], "\n")] = '\0';
-	fclose(file);
-	if (lines[4][0] == '\0')
-		return;
-
-	{
-		const char *const keywords[] = {"host", "port", "dbname", "connect_timeout",
-		"fallback_application_name", NULL};
-		const char *const values[] = {lines[4], lines[3], "postgres", "3",
-		"pg_vacuum_resume", NULL};
-
-		connection = PQconnectdbParams(keywords, values, 0);
-	}
-	if (PQstatus(connection) == CONNECTION_OK)
-		databases = PQexec(connection, "SELECT oid, datname FROM pg_catalog.pg_database");
+	databases = PQexec(connection, "SELECT oid, datname FROM pg_catalog.pg_database");
 	PQfinish(connection);
 }
 
@@ -233,6 +209,25 @@ is_named(const TableKey *key, const char *schema, const char *table, const char 
 	snprintf(oid, sizeof(oid), "%u", key->relation);
 	return strcmp(name, table) == 0 || strcmp(name, qualified) == 0 ||
 		strcmp(name, oid) == 0;
+}
+
+/* The record of a table, NULL if there is none; misuse if several tables have that name. */
+static const CycleRecord *
+find_table(const StoreContent *content, const char *name)
+{
+	const CycleRecord *found = NULL;
+
+	for (int i = 0; i < content->ncycles; i++)
+	{
+		const CycleRecord *cycle = &content->cycles[i];
+
+		if (!is_named(&cycle->key, cycle->schema_name, cycle->table_name, name))
+			continue;
+		if (found != NULL)
+			misuse("there are several tables of this name, give an OID instead of", name);
+		found = cycle;
+	}
+	return found;
 }
 
 /* Show what is known of one table; returns false if it is nothing. */
@@ -420,6 +415,7 @@ main(int argc, char **argv)
 		{"json", no_argument, NULL, 'j'},
 		{"csv", no_argument, NULL, 'c'},
 		{"limit", required_argument, NULL, 'l'},
+		{"by", required_argument, NULL, 'b'},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -430,9 +426,11 @@ main(int argc, char **argv)
 	const char *command;
 	const char *table = NULL;
 	const char *limit = NULL;
+	const char *by = NULL;
 	int			most = INT_MAX;
 	bool		is_check;
 	bool		is_history;
+	bool		is_explain;
 	char		path[MAXPGPATH];
 	int			option;
 
@@ -452,6 +450,9 @@ main(int argc, char **argv)
 				break;
 			case 'l':
 				limit = optarg;
+				break;
+			case 'b':
+				by = optarg;
 				break;
 			case 'h':
 				help();
@@ -475,7 +476,8 @@ main(int argc, char **argv)
 	command = argv[optind++];
 	is_check = strcmp(command, "check") == 0;
 	is_history = strcmp(command, "history") == 0;
-	if (strcmp(command, "show") == 0)
+	is_explain = strcmp(command, "explain") == 0;
+	if (strcmp(command, "show") == 0 || is_explain)
 	{
 		if (optind >= argc)
 			misuse("no table given", NULL);
@@ -494,6 +496,11 @@ main(int argc, char **argv)
 		misuse("--limit does not go with command", command);
 	if (limit != NULL && !parse_limit(limit, &most))
 		misuse("not a number of vacuums:", limit);
+
+	if (by != NULL && !is_explain)
+		misuse("--by does not go with command", command);
+	if (by != NULL && !explain_knows_kind(by))
+		misuse("not a kind of vacuum:", by);
 
 	if (data_directory == NULL)
 		data_directory = getenv("PGDATA");
@@ -524,6 +531,18 @@ main(int argc, char **argv)
 	}
 	else if (is_history)
 		print_history(&content, table, most, format);
+	else if (is_explain)
+	{
+		const CycleRecord *cycle = find_table(&content, table);
+
+		if (cycle == NULL)
+		{
+			fprintf(stderr, "pg_vacuum_resume: no vacuum of table \"%s\" to continue\n", table);
+			return EXIT_PROBLEM;
+		}
+		explain_print(data_directory, database_name(cycle->key.database), cycle, content.runs,
+					  content.nruns, by == NULL ? "autovacuum" : by, format);
+	}
 	else if (table == NULL)
 		print_list(&content, format);
 	else if (!print_table(&content, table, format))
