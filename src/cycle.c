@@ -740,6 +740,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.cycle_started = cycle->resumed ? cycle->base.cycle_started :
 		record.last_saved - elapsed_ms(cycle->started) * 1000;
 	record.run = history_row(run, stop);
+	record.run.ended = record.last_saved;
 	strlcpy(record.schema_name, run->schema_name, sizeof(record.schema_name));
 	strlcpy(record.table_name, run->table_name, sizeof(record.table_name));
 	return record;

@@ -34,6 +34,7 @@
 
 #include <fcntl.h>
 #include <lmdb.h>
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -892,7 +893,7 @@ add_run(MDB_txn *txn, const RunRecord *run, bool room)
 static StoreResult
 shorten_history(const Request *request)
 {
-	size_t		wanted = RUN_ROOM + (request->change != NULL ? request->change->chunk_bytes : 0);
+	size_t		wanted = request->change != NULL ? request->change->chunk_bytes : 0;
 	size_t		limit = (size_t) setting_store_size * 1024;
 	StoreResult result;
 	MDB_stat	stats;
@@ -916,8 +917,12 @@ shorten_history(const Request *request)
 		if (error == 0 && (wanted <= limit || wanted - limit > bytes_of(&stats)))
 			error = MDB_MAP_FULL;	/* it is not history that is in the way */
 		if (error == 0)
-			error = delete_oldest_runs(txn, 1 + (size_t)
-									   ((double) stats.ms_entries * (wanted - limit) / bytes_of(&stats)));
+		{
+			/* a page at either end may not become free */
+			double		share = (double) (wanted - limit + 2 * stats.ms_psize) / bytes_of(&stats);
+
+			error = delete_oldest_runs(txn, (size_t) ceil(share * stats.ms_entries));
+		}
 		if (error == 0)
 			error = mdb_txn_commit(txn);
 		else
@@ -1031,6 +1036,8 @@ remove_table(const Request *request)
 			return STORE_REPLACED;
 		}
 		room = request->run != NULL && has_room(RUN_ROOM);
+		if (request->run != NULL)
+			(void) instance_note();
 		error = begin(0, &txn);
 		if (error == 0)
 		{
