@@ -542,7 +542,7 @@ foreach my $number (1 .. 7)
 {
 	$kept++ if pending_after_slices("again_$number") == $full;
 }
-is($with_history, $kept, '  no more lists are kept than with one');
+cmp_ok($kept, '<=', $with_history, '  no more lists are kept than with one');
 
 only_asked_for_crashes($node);
 $node->stop;

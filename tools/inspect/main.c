@@ -41,8 +41,7 @@ static PGresult *databases = NULL;	/* OIDs and names, if a server tells */
 static void
 help(void)
 {
-	printf("pg_vacuum_resume shows the vacuums of a PostgreSQL data directory that were interrupted, and those\n"
-		   "that are over.\n\n"
+	printf("pg_vacuum_resume shows the interrupted vacuums of a PostgreSQL data directory, and past ones.\n\n"
 		   "Usage:\n"
 		   "  pg_vacuum_resume list    -D DATADIR [OPTION]...\n"
 		   "  pg_vacuum_resume show    -D DATADIR [OPTION]... TABLE\n"
@@ -53,7 +52,7 @@ help(void)
 		   "  list     one line for each vacuum that can be continued\n"
 		   "  show     all that is known of one table's; TABLE is a name, schema.name or an OID\n"
 		   "  explain  what the table's next vacuum would do about it, and why\n"
-		   "  history  one line for each vacuum that is over, newest first; of all tables or of one\n"
+		   "  history  one line for each vacuum that is over, newest first, of all tables or one\n"
 		   "  check    read and check everything; exit status 1 if something is wrong\n\n"
 		   "Options:\n"
 		   "  -D, --pgdata=DATADIR  the data directory (default: PGDATA)\n"
