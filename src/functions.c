@@ -19,6 +19,7 @@
 
 #include "attach.h"
 #include "cycle.h"
+#include "drop.h"
 #include "store.h"
 #include "version.h"
 #include "vm.h"
@@ -111,6 +112,9 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 		bool		nulls[23] = {0};
 		int			n = 0;
 
+		if (drop_was_missed(&record->key))
+			continue;
+
 		values[n++] = ObjectIdGetDatum(record->key.database);
 		values[n++] = ObjectIdGetDatum(record->key.relation);
 		values[n++] = CStringGetTextDatum(record->schema_name);
@@ -144,6 +148,14 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+static void
+no_such_table(Oid relid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_TABLE),
+			 errmsg("relation with OID %u does not exist", relid)));
+}
+
 /*
  * vacuum_resume.forget(regclass) returns boolean
  *
@@ -156,15 +168,22 @@ pgvr_forget(PG_FUNCTION_ARGS)
 	CycleRecord record;
 	TableKey	key;
 	Relation	rel;
+	char		relkind;
 	bool		found;
 
 	require_preloaded();
 
+	relkind = get_rel_relkind(relid);
+	if (relkind == '\0')
+		no_such_table(relid);
+
 	/* nobody else may make an autovacuum of the table give way to the lock */
 	if (!pg_class_ownercheck(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind),
 					   get_rel_name(relid));
-	rel = relation_open(relid, ShareUpdateExclusiveLock);
+	rel = try_relation_open(relid, ShareUpdateExclusiveLock);
+	if (rel == NULL)
+		no_such_table(relid);
 
 	key = cycle_key(rel);
 	found = store_find(&key, &record) != STORE_NOT_FOUND;
