@@ -47,7 +47,7 @@ subtest 'by a transaction that is rolled back' => sub {
 };
 
 subtest 'by a server without the library' => sub {
-	interrupted($node, $_, 'indexes') foreach qw(gone left);
+	interrupted($node, $_, 'indexes') foreach qw(gone kept);
 	$node->stop;
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
 	$node->start;
@@ -55,16 +55,16 @@ subtest 'by a server without the library' => sub {
 	$node->stop;
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "'pg_vacuum_resume'");
 	$node->start;
-	is(in_store(), 'gone left', 'what was kept is still there');
+	is(in_store(), 'gone kept', 'what was kept is still there');
 
 	# another database's session does not know which tables this one has
 	$node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 	$node->safe_psql('elsewhere', 'CREATE EXTENSION pg_vacuum_resume');
-	is($node->safe_psql('elsewhere', $tables), 'gone left', 'one who cannot know sees it');
-	is($node->safe_psql('postgres', $tables), 'left', 'one who can know does not');
-	is(in_store(), 'left', '  and then it is gone');
-	continued(vacuum($node, 'left'));
-	settled($node, 'left');
+	is($node->safe_psql('elsewhere', $tables), 'gone kept', 'one who cannot know sees it');
+	is($node->safe_psql('postgres', $tables), 'kept', 'one who can know does not');
+	is(in_store(), 'kept', '  and then it is gone');
+	continued(vacuum($node, 'kept'));
+	settled($node, 'kept');
 };
 
 only_asked_for_crashes($node);
