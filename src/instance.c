@@ -388,10 +388,15 @@ choose_id(void)
 	bool		noted = read_note(&note);
 	bool		keep = false;
 	bool		after_clean_stop = false;
+	const char *why = "it was written by a later state of this cluster";
 
 	/* without a note nothing tells whether the store is older or newer than the cluster */
 	if (!have_own_id && (is_restored() || !noted))
+	{
 		shared->store_is_from_the_future = true;
+		why = is_restored() ? "the cluster was restored from a backup or follows another one" :
+			"there is no valid note of what it has to be";
+	}
 	else if (noted && have_own_id)
 		keep = memcmp(note.id, own_id, INSTANCE_ID_BYTES) == 0;
 	else if (noted && read_control(&control))
@@ -418,7 +423,7 @@ choose_id(void)
 			shared->store_is_from_the_future = false;
 		if (exists && !shared->store_is_from_the_future)
 			ereport(LOG,
-					(errmsg("pg_vacuum_resume set its store aside: it may have been written by a later state of this cluster")));
+					(errmsg("pg_vacuum_resume set its store aside: %s", why)));
 		(void) unlink(IDENTITY_PATH);
 	}
 
