@@ -292,7 +292,12 @@ write_note(const Note *note)
 	if (close(fd) != 0)
 		written = false;
 
-	return written && rename(NEW_NOTE_PATH, NOTE_PATH) == 0 && sync_directory();
+	if (!written || rename(NEW_NOTE_PATH, NOTE_PATH) != 0)
+	{
+		(void) unlink(NEW_NOTE_PATH);
+		return false;
+	}
+	return sync_directory();
 }
 
 /* Make sure that no note can be believed any more, whatever it takes. */
