@@ -14,10 +14,10 @@
 #define IDENTITY_PATH STORE_DIRECTORY "/identity"
 #define SET_ASIDE_PATH STORE_DIRECTORY "/data.mdb.set-aside"
 
-#define DATA_FILE_IDENTITY_BYTES 128
+#define FILE_IDENTITY_BYTES 128
 
 extern bool data_file_exists(void);
-extern void data_file_identity(char *text);
+extern void file_identity(const char *path, char *text);
 extern bool data_file_is_own(void);
 extern bool data_file_write_identity(void);
 

@@ -23,6 +23,8 @@ extern bool instance_distrust(bool may_wait);
 extern LWLock *instance_store_lock(void);
 extern uint64_t instance_store_epoch(void);
 extern void instance_store_replaced(void);
+extern uint64_t instance_store_stamp(void);
+extern void instance_store_is_at(uint64_t stamp);
 extern void instance_store_seen(bool seen);
 extern bool instance_store_was_seen(void);
 extern bool instance_store_is_from_the_future(void);

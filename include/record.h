@@ -27,7 +27,8 @@
 #define STORE_CHUNKS "dead"
 #define STORE_INDEXES "index"
 #define STORE_RUNS "history"
-#define STORE_DATABASES 4
+#define STORE_META "meta"
+#define STORE_DATABASES 5
 
 #define INSTANCE_ID_BYTES 16
 
@@ -36,7 +37,8 @@ typedef enum RecordKind
 	RECORD_CYCLE = 1,
 	RECORD_CHUNK,
 	RECORD_INDEX,
-	RECORD_RUN
+	RECORD_RUN,
+	RECORD_STAMP
 } RecordKind;
 
 typedef struct RecordHeader
@@ -285,6 +287,19 @@ typedef struct ChunkRecord
 	uint32_t	number;			/* place among the chunks of its set */
 	uint32_t	tids;
 } ChunkRecord;
+
+/*
+ * Which state of the store this is: each change of what it says of tables puts a
+ * number of its own here, drawn at random.  The only entry of its database.
+ */
+typedef struct StampRecord
+{
+	RecordHeader header;
+	uint64_t	stamp;
+	uint64_t	previous;		/* of the state that was changed */
+} StampRecord;
+
+#define STAMP_KEY "stamp"
 
 extern void record_seal(void *record, size_t bytes, RecordKind kind);
 extern bool record_is_sound(const void *record, size_t bytes, RecordKind kind,

@@ -30,18 +30,18 @@ data_file_exists(void)
 }
 
 /*
- * Inode and birth time of the data file, "none" if there is no such file, as
- * text of at most DATA_FILE_IDENTITY_BYTES and without a line feed.
+ * Inode and birth time of a file, "none" if there is no such file, as text of at
+ * most FILE_IDENTITY_BYTES and without a line feed.
  */
 void
-data_file_identity(char *text)
+file_identity(const char *path, char *text)
 {
 	struct statx file;
 
-	if (statx(AT_FDCWD, DATA_PATH, 0, STATX_INO | STATX_BTIME, &file) != 0)
-		snprintf(text, DATA_FILE_IDENTITY_BYTES, "none");
+	if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_BTIME, &file) != 0)
+		snprintf(text, FILE_IDENTITY_BYTES, "none");
 	else
-		snprintf(text, DATA_FILE_IDENTITY_BYTES, "inode %llu born %lld.%09u",
+		snprintf(text, FILE_IDENTITY_BYTES, "inode %llu born %lld.%09u",
 				 (unsigned long long) file.stx_ino,
 				 (file.stx_mask & STATX_BTIME) ? (long long) file.stx_btime.tv_sec : 0,
 				 (file.stx_mask & STATX_BTIME) ? file.stx_btime.tv_nsec : 0);
@@ -50,9 +50,9 @@ data_file_identity(char *text)
 static int
 identity_file_text(char *text, size_t size)
 {
-	char		identity[DATA_FILE_IDENTITY_BYTES];
+	char		identity[FILE_IDENTITY_BYTES];
 
-	data_file_identity(identity);
+	file_identity(DATA_PATH, identity);
 	return snprintf(text, size, "pg_vacuum_resume store, format %d\n%s\n", RECORD_FORMAT,
 					identity);
 }

@@ -5,7 +5,13 @@
  * An object access hook takes note of dropped tables and databases; their
  * records are removed when the transaction has committed.  Not before: the drop
  * may be rolled back, and a vacuum that DROP DATABASE ends by force saves once
- * more.  A database that is created under an OID that another one had begins
+ * more.  One that is prepared counts as committed, for nobody will tell us the list
+ * again when it really is; if it is rolled back, the table has lost progress.
+ *
+ * What is left when the server crashes between the two is harmless, as a new table
+ * has another file, and is removed when somebody looks at the records.
+ *
+ * A database that is created under an OID that another one had begins
  * without records as well: copied from the same template its tables could pass
  * for those of the other one.
  */
@@ -18,6 +24,7 @@
 #include "miscadmin.h"
 #include "nodes/pg_list.h"
 #include "utils/memutils.h"
+#include "utils/syscache.h"
 
 #include "drop.h"
 #include "instance.h"
@@ -63,12 +70,12 @@ forget_at_commit(XactEvent event, void *arg)
 	switch (event)
 	{
 		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
 			foreach(cell, dropped)
 				forget(&((Dropped *) lfirst(cell))->key);
 			dropped = NIL;
 			break;
 		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
 			dropped = NIL;
 			break;
 		case XACT_EVENT_PARALLEL_COMMIT:
@@ -128,6 +135,24 @@ see_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, voi
 		if (store_find(&key, &record) != STORE_NOT_FOUND)
 			note_dropped(MyDatabaseId, object_id);
 	}
+}
+
+/*
+ * Is the table of a record gone that this session would know of?  Then the record
+ * is removed.  No lock is needed: nobody vacuums it any more, and a new table with
+ * this OID would lose no more than progress.
+ */
+bool
+drop_was_missed(const TableKey *key)
+{
+	if (key->database != MyDatabaseId ||
+		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(key->relation)))
+		return false;
+
+	/* this transaction's own drop may still be rolled back */
+	if (dropped == NIL)
+		forget(key);
+	return true;
 }
 
 /* Install the hook in front of whoever is there; called in the postmaster. */

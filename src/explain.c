@@ -7,6 +7,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/heapam.h"
 #include "access/table.h"
 #include "commands/vacuum.h"
@@ -108,7 +110,7 @@ static void
 put_estimate(double estimate, bool estimated, Datum *values, bool *nulls, int *n)
 {
 	nulls[*n] = !estimated;
-	values[(*n)++] = Float8GetDatum(estimate);
+	values[(*n)++] = Float8GetDatum(rint(estimate));
 }
 
 /*

@@ -4,6 +4,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "access/relation.h"
 #include "access/table.h"
 #include "catalog/pg_class.h"
@@ -19,7 +21,7 @@
 
 #include "attach.h"
 #include "cycle.h"
-#include "history.h"
+#include "drop.h"
 #include "history_row.h"
 #include "store.h"
 #include "version.h"
@@ -114,6 +116,9 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 		bool		nulls[23] = {0};
 		int			n = 0;
 
+		if (drop_was_missed(&record->key))
+			continue;
+
 		values[n++] = ObjectIdGetDatum(record->key.database);
 		values[n++] = ObjectIdGetDatum(record->key.relation);
 		values[n++] = CStringGetTextDatum(record->schema_name);
@@ -152,7 +157,7 @@ static void
 put_estimate(double estimate, Datum *values, bool *nulls, int *n)
 {
 	nulls[*n] = estimate < 0;
-	values[(*n)++] = Float8GetDatum(estimate);
+	values[(*n)++] = Float8GetDatum(rint(estimate));
 }
 
 /*
@@ -228,6 +233,14 @@ pgvr_runs(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+static void
+no_such_table(Oid relid)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_UNDEFINED_TABLE),
+			 errmsg("relation with OID %u does not exist", relid)));
+}
+
 /*
  * vacuum_resume.forget(regclass) returns boolean
  *
@@ -241,15 +254,22 @@ pgvr_forget(PG_FUNCTION_ARGS)
 	TableKey	key;
 	Relation	rel;
 	StoreResult result;
+	char		relkind;
 	bool		found;
 
 	require_preloaded();
 
+	relkind = get_rel_relkind(relid);
+	if (relkind == '\0')
+		no_such_table(relid);
+
 	/* nobody else may make an autovacuum of the table give way to the lock */
 	if (!pg_class_ownercheck(relid, GetUserId()))
-		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(get_rel_relkind(relid)),
+		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind),
 					   get_rel_name(relid));
-	rel = relation_open(relid, ShareUpdateExclusiveLock);
+	rel = try_relation_open(relid, ShareUpdateExclusiveLock);
+	if (rel == NULL)
+		no_such_table(relid);
 
 	key = cycle_key(rel);
 	result = store_find(&key, &record);

@@ -33,6 +33,14 @@
  * outlive a crash of the machine, the note has to go, too: see
  * instance_distrust().
  *
+ * The note also tells which state of the store is the latest: the stamp of the
+ * last change of it (store.c).  So it is written after each such change, before
+ * anybody acts on it, and a crash in between leaves a store that is one change
+ * ahead, which its own record of the stamp before shows.  An older copy that
+ * somebody puts in the store's place, over the file or while the server is down,
+ * does not pass for it.  Nor does an older note: it names its own inode and birth
+ * time, which a copy does not have, and each note is a new file.
+ *
  * The postmaster never opens the store.  All file access here reports failure
  * by its result; nothing throws.
  */
@@ -59,7 +67,8 @@
 #include "instance.h"
 
 #define NOTE_PATH STORE_DIRECTORY "/instance"
-#define NOTE_FORMAT 1
+#define NEW_NOTE_PATH NOTE_PATH ".new"
+#define NOTE_FORMAT 2
 #define CONTROL_PATH "global/pg_control"
 
 /* What the note says */
@@ -69,7 +78,8 @@ typedef struct Note
 	uint64		generation;
 	uint64		boot;
 	uint64		system_identifier;
-	char		store_file[DATA_FILE_IDENTITY_BYTES];	/* that the id stands for */
+	char		store_file[FILE_IDENTITY_BYTES];	/* that the id stands for */
+	uint64		stamp;			/* of that file's latest state */
 	bool		shut_down;		/* else: running */
 	XLogRecPtr	lsn;			/* checkpoint if shut down, else redo location */
 } Note;
@@ -83,7 +93,7 @@ typedef struct InstanceShared
 	bool		store_is_from_the_future;	/* until it is replaced, under the lock */
 	bool		store_was_seen; /* there has been a store in this server's life */
 	bool		no_note;		/* no note on disk can be believed; under the lock */
-	XLogRecPtr	noted_redo;		/* what the note says; Invalid if none of ours */
+	bool		noted;			/* there is a note of ours that says running; likewise */
 } InstanceShared;
 
 static InstanceShared *shared = NULL;
@@ -95,11 +105,17 @@ static bool have_own_id = false;
 static uint8 own_id[INSTANCE_ID_BYTES];
 
 /*
- * So has the generation to, and the postmaster needs it for its last note, when
- * shared memory is gone: it lies in a small shared mapping of its own, made by
- * the postmaster and inherited by all.  Changed under the lock.
+ * So has what the postmaster needs for its last note, when shared memory is gone:
+ * it lies in a small shared mapping of its own, made by the postmaster and
+ * inherited by all.  Changed under the lock.
  */
-static pg_atomic_uint64 *generation = NULL;
+typedef struct Enduring
+{
+	pg_atomic_uint64 generation;
+	pg_atomic_uint64 stamp;		/* of the store's latest state; 0: there is none */
+} Enduring;
+
+static Enduring *enduring = NULL;
 
 /*
  * Read pg_control.  Its writer replaces it by a single write, which a reader
@@ -132,26 +148,34 @@ read_control(ControlFileData *control)
 	return false;
 }
 
-/* Text of the note less its last line, which is the text's CRC. */
+/*
+ * Text of the note less its last line, which is the text's CRC; path is the file
+ * that it is written to.
+ */
 static int
-format_note(const Note *note, char *text, size_t size)
+format_note(const Note *note, const char *path, char *text, size_t size)
 {
 	char		id[2 * INSTANCE_ID_BYTES + 1];
+	char		own_file[FILE_IDENTITY_BYTES];
+
+	file_identity(path, own_file);
 
 	for (int i = 0; i < INSTANCE_ID_BYTES; i++)
 		snprintf(id + 2 * i, 3, "%02x", note->id[i]);
 
 	return snprintf(text, size,
 					"pg_vacuum_resume instance note, format %d\n"
+					"file: %s\n"
 					"id: %s\n"
 					"generation: " UINT64_FORMAT "\n"
 					"boot: " UINT64_FORMAT "\n"
 					"system: " UINT64_FORMAT "\n"
 					"store: %s\n"
+					"stamp: " UINT64_FORMAT "\n"
 					"state: %s\n"
 					"lsn: %X/%X\n",
-					NOTE_FORMAT, id, note->generation, note->boot, note->system_identifier,
-					note->store_file, note->shut_down ? "shut down" : "running",
+					NOTE_FORMAT, own_file, id, note->generation, note->boot, note->system_identifier,
+					note->store_file, note->stamp, note->shut_down ? "shut down" : "running",
 					LSN_FORMAT_ARGS(note->lsn));
 }
 
@@ -173,9 +197,12 @@ read_note(Note *note)
 	char		text[1024];
 	char		id[2 * INSTANCE_ID_BYTES + 1];
 	char		state[16];
+	char		own_file[FILE_IDENTITY_BYTES];
+	char		noted_file[FILE_IDENTITY_BYTES];
 	unsigned long long generation,
 				boot,
-				system_identifier;
+				system_identifier,
+				stamp;
 	unsigned int lsn_high,
 				lsn_low,
 				crc;
@@ -194,19 +221,23 @@ read_note(Note *note)
 
 	if (sscanf(text,
 			   "pg_vacuum_resume instance note, format %d\n"
+			   "file: %127[a-z0-9. ]\n"
 			   "id: %32[0-9a-f]\n"
 			   "generation: %llu\n"
 			   "boot: %llu\n"
 			   "system: %llu\n"
 			   "store: %127[a-z0-9. ]\n"
+			   "stamp: %llu\n"
 			   "state: %15[a-z ]\n"
 			   "lsn: %X/%X\n"
 			   "%n"
 			   "crc: %x",
-			   &format, id, &generation, &boot, &system_identifier, note->store_file, state,
-			   &lsn_high, &lsn_low, &crc_at, &crc) != 10)
+			   &format, noted_file, id, &generation, &boot, &system_identifier,
+			   note->store_file, &stamp, state, &lsn_high, &lsn_low, &crc_at, &crc) != 12)
 		return false;
-	if (format != NOTE_FORMAT || strlen(id) != 2 * INSTANCE_ID_BYTES ||
+	file_identity(NOTE_PATH, own_file);
+	if (strcmp(noted_file, own_file) != 0 ||
+		format != NOTE_FORMAT || strlen(id) != 2 * INSTANCE_ID_BYTES ||
 		crc != text_crc(text, crc_at))
 		return false;
 
@@ -220,31 +251,53 @@ read_note(Note *note)
 	note->generation = generation;
 	note->boot = boot;
 	note->system_identifier = system_identifier;
+	note->stamp = stamp;
 	note->shut_down = strcmp(state, "shut down") == 0;
 	note->lsn = ((uint64) lsn_high << 32) | lsn_low;
 	return true;
 }
 
-/* Write the note, atomically and synced.  A half-written temporary is harmless. */
+/* Have the names in the store's directory on disk as they are. */
+static bool
+sync_directory(void)
+{
+	int			fd = BasicOpenFile(STORE_DIRECTORY, O_RDONLY | PG_BINARY);
+	bool		synced;
+
+	if (fd < 0)
+		return false;
+	synced = pg_fsync(fd) == 0;
+	close(fd);
+	return synced;
+}
+
+/* Write the note, atomically and synced.  A half-written new one is harmless. */
 static bool
 write_note(const Note *note)
 {
 	char		text[1024];
-	int			length = format_note(note, text, sizeof(text));
+	int			length;
 	bool		written;
 	int			fd;
 
-	length += snprintf(text + length, sizeof(text) - length, "crc: %08x\n",
-					   text_crc(text, length));
-
-	fd = BasicOpenFile(NOTE_PATH ".new", O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+	/* not to be written into a file that was there, see above */
+	(void) unlink(NEW_NOTE_PATH);
+	fd = BasicOpenFile(NEW_NOTE_PATH, O_WRONLY | O_CREAT | O_EXCL | PG_BINARY);
 	if (fd < 0)
 		return false;
+	length = format_note(note, NEW_NOTE_PATH, text, sizeof(text));
+	length += snprintf(text + length, sizeof(text) - length, "crc: %08x\n",
+					   text_crc(text, length));
 	written = write(fd, text, length) == length && pg_fsync(fd) == 0;
 	if (close(fd) != 0)
 		written = false;
 
-	return written && durable_rename(NOTE_PATH ".new", NOTE_PATH, LOG) == 0;
+	if (!written || rename(NEW_NOTE_PATH, NOTE_PATH) != 0)
+	{
+		(void) unlink(NEW_NOTE_PATH);
+		return false;
+	}
+	return sync_directory();
 }
 
 /* Make sure that no note can be believed any more, whatever it takes. */
@@ -254,16 +307,9 @@ destroy_note(bool was_noted)
 	int			fd;
 	bool		emptied;
 
+	/* the name must be gone for good before anything rests on it */
 	if (unlink(NOTE_PATH) == 0)
-	{
-		/* the name must be gone for good before anything rests on it */
-		fd = BasicOpenFile(STORE_DIRECTORY, O_RDONLY | PG_BINARY);
-		if (fd < 0)
-			return false;
-		emptied = pg_fsync(fd) == 0;
-		close(fd);
-		return emptied;
-	}
+		return sync_directory();
 	/* a note that we wrote and that is gone has been moved away, and can come back */
 	if (errno == ENOENT)
 		return !was_noted;
@@ -281,10 +327,10 @@ destroy_note(bool was_noted)
 static bool
 note_is_proof(const Note *note, const ControlFileData *control)
 {
-	char		store_file[DATA_FILE_IDENTITY_BYTES];
+	char		store_file[FILE_IDENTITY_BYTES];
 
 	/* a store that was away may have missed a vacuum of our own */
-	data_file_identity(store_file);
+	file_identity(DATA_PATH, store_file);
 	if (strcmp(store_file, note->store_file) != 0)
 		return false;
 
@@ -347,17 +393,24 @@ choose_id(void)
 	bool		noted = read_note(&note);
 	bool		keep = false;
 	bool		after_clean_stop = false;
+	const char *why = "it was written by a later state of this cluster";
 
 	/* without a note nothing tells whether the store is older or newer than the cluster */
 	if (!have_own_id && (is_restored() || !noted))
+	{
 		shared->store_is_from_the_future = true;
+		why = is_restored() ? "the cluster was restored from a backup or follows another one" :
+			"there is no valid note of what it has to be";
+	}
 	else if (noted && have_own_id)
 		keep = memcmp(note.id, own_id, INSTANCE_ID_BYTES) == 0;
 	else if (noted && read_control(&control))
 	{
+		/* the latest state is this one, whoever ran since */
+		pg_atomic_write_u64(&enduring->stamp, note.stamp);
 		keep = note_is_proof(&note, &control);
 		if (keep)
-			pg_atomic_write_u64(generation, note.generation);
+			pg_atomic_write_u64(&enduring->generation, note.generation);
 		after_clean_stop = keep && note.shut_down;
 		shared->store_is_from_the_future = is_from_the_future(&note, &control);
 	}
@@ -375,7 +428,7 @@ choose_id(void)
 			shared->store_is_from_the_future = false;
 		if (exists && !shared->store_is_from_the_future)
 			ereport(LOG,
-					(errmsg("pg_vacuum_resume set its store aside: it may have been written by a later state of this cluster")));
+					(errmsg("pg_vacuum_resume set its store aside: %s", why)));
 		(void) unlink(IDENTITY_PATH);
 	}
 
@@ -393,7 +446,7 @@ choose_id(void)
 		draw_random(&shared->boot, sizeof(shared->boot));
 
 	memcpy(shared->id, own_id, INSTANCE_ID_BYTES);
-	shared->noted_redo = keep && !note.shut_down ? note.lsn : InvalidXLogRecPtr;
+	shared->noted = keep && !note.shut_down;
 }
 
 static void
@@ -444,7 +497,8 @@ note_shutdown(int code, Datum arg)
 	if (!read_control(&control) || control.state != DB_SHUTDOWNED)
 		return;
 
-	note.generation = pg_atomic_read_u64(generation);
+	note.generation = pg_atomic_read_u64(&enduring->generation);
+	note.stamp = pg_atomic_read_u64(&enduring->stamp);
 	note.shut_down = true;
 	note.lsn = control.checkPoint;
 	(void) write_note(&note);
@@ -456,13 +510,14 @@ note_shutdown(int code, Datum arg)
 void
 instance_install(void)
 {
-	generation = mmap(NULL, sizeof(*generation), PROT_READ | PROT_WRITE,
-					  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (generation == MAP_FAILED)
+	enduring = mmap(NULL, sizeof(*enduring), PROT_READ | PROT_WRITE,
+					MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (enduring == MAP_FAILED)
 		ereport(FATAL,
 				(errcode(ERRCODE_OUT_OF_MEMORY),
 				 errmsg("could not map shared memory for pg_vacuum_resume: %m")));
-	pg_atomic_init_u64(generation, 1);
+	pg_atomic_init_u64(&enduring->generation, 1);
+	pg_atomic_init_u64(&enduring->stamp, 0);
 
 	previous_request_hook = shmem_request_hook;
 	shmem_request_hook = request_shared_memory;
@@ -476,7 +531,7 @@ void
 instance_mark(CycleRecord *record)
 {
 	memcpy(record->instance, shared->id, INSTANCE_ID_BYTES);
-	record->generation = pg_atomic_read_u64(generation);
+	record->generation = pg_atomic_read_u64(&enduring->generation);
 	record->boot = shared->boot;
 }
 
@@ -487,7 +542,7 @@ bool
 instance_vouches_for(const CycleRecord *record)
 {
 	return memcmp(record->instance, shared->id, INSTANCE_ID_BYTES) == 0 &&
-		record->generation == pg_atomic_read_u64(generation);
+		record->generation == pg_atomic_read_u64(&enduring->generation);
 }
 
 /*
@@ -501,37 +556,45 @@ instance_no_crash_since(const CycleRecord *record)
 }
 
 /*
- * Note that we are running, so that the id survives a crash before the next
- * checkpoint.  Cheap if the note says so already.  Called with the store lock
- * held exclusively.  Returns false if the note could not be written; then a
- * crash will cost the id, which is safe.
+ * Note that we are running, and which state of the store is the latest, so that
+ * a crash before the next checkpoint costs no trust.  Called with the store lock
+ * held exclusively, after each change of the store and before anybody acts on it.
+ *
+ * If that cannot be, there must not be any note, which costs the trust, and is
+ * safe.  Returns false if there may be an older one: then an older state of the
+ * store may be taken for the latest after a crash.
  */
 bool
 instance_note(void)
 {
 	ControlFileData control;
 	Note		note;
+	bool		was_noted = shared->noted;
 
 	Assert(LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
 
-	if (!read_control(&control))
-		return false;
-	if (control.checkPointCopy.redo == shared->noted_redo)
-		return true;
+	if (read_control(&control))
+	{
+		memcpy(note.id, shared->id, INSTANCE_ID_BYTES);
+		note.generation = pg_atomic_read_u64(&enduring->generation);
+		note.boot = shared->boot;
+		note.system_identifier = control.system_identifier;
+		file_identity(DATA_PATH, note.store_file);
+		note.stamp = pg_atomic_read_u64(&enduring->stamp);
+		note.shut_down = false;
+		note.lsn = control.checkPointCopy.redo;
+		if (write_note(&note))
+		{
+			shared->noted = true;
+			shared->no_note = false;
+			return true;
+		}
+	}
 
-	memcpy(note.id, shared->id, INSTANCE_ID_BYTES);
-	note.generation = pg_atomic_read_u64(generation);
-	note.boot = shared->boot;
-	note.system_identifier = control.system_identifier;
-	data_file_identity(note.store_file);
-	note.shut_down = false;
-	note.lsn = control.checkPointCopy.redo;
-	if (!write_note(&note))
-		return false;
-
-	shared->noted_redo = note.lsn;
-	shared->no_note = false;
-	return true;
+	/* even the new one may be there, only not for good */
+	shared->noted = false;
+	shared->no_note = destroy_note(was_noted);
+	return shared->no_note;
 }
 
 /*
@@ -550,9 +613,9 @@ instance_distrust(bool may_wait)
 	bool		was_noted;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	was_noted = !XLogRecPtrIsInvalid(shared->noted_redo);
-	pg_atomic_fetch_add_u64(generation, 1);
-	shared->noted_redo = InvalidXLogRecPtr;
+	was_noted = shared->noted;
+	pg_atomic_fetch_add_u64(&enduring->generation, 1);
+	shared->noted = false;
 	certain = shared->no_note || destroy_note(was_noted);
 	shared->no_note = certain;
 	LWLockRelease(shared->lock);
@@ -565,7 +628,7 @@ instance_distrust(bool may_wait)
 	{
 		RequestCheckpoint(CHECKPOINT_FORCE | CHECKPOINT_IMMEDIATE | CHECKPOINT_WAIT);
 		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-		shared->no_note = XLogRecPtrIsInvalid(shared->noted_redo);
+		shared->no_note = !shared->noted;
 		LWLockRelease(shared->lock);
 		certain = true;
 	}
@@ -592,8 +655,23 @@ instance_store_replaced(void)
 	Assert(LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
 	pg_atomic_fetch_add_u64(&shared->store_epoch, 1);
 	shared->store_is_from_the_future = false;
-	shared->noted_redo = InvalidXLogRecPtr; /* the note is of the old one */
+	shared->noted = false;		/* the note is of the old one */
 	shared->store_was_seen = false;
+}
+
+/* The stamp of the store's latest state; 0 if there is no store of this server. */
+uint64_t
+instance_store_stamp(void)
+{
+	return pg_atomic_read_u64(&enduring->stamp);
+}
+
+/* Say that it is this one now, with the store lock held exclusively. */
+void
+instance_store_is_at(uint64_t stamp)
+{
+	Assert(LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
+	pg_atomic_write_u64(&enduring->stamp, stamp);
 }
 
 /* Say that the store has been opened, or that it is lost. */

@@ -394,3 +394,22 @@ store_file_problem(const char *path)
 	munmap(map, status.st_size);
 	return file.problem;
 }
+
+/*
+ * Are the file's header pages those of this transaction and of the one before?
+ * LMDB writes to them in turn.
+ */
+bool
+store_file_is_at(int fd, uint64_t transaction)
+{
+	for (int i = 0; i < META_PAGES; i++, transaction--)
+	{
+		Meta		meta;
+		off_t		place = (off_t) (transaction % META_PAGES) * 4096;
+
+		if (pread(fd, &meta, sizeof(meta), place) != sizeof(meta) ||
+			meta.magic != MAGIC || meta.transaction != transaction)
+			return false;
+	}
+	return true;
+}

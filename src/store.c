@@ -18,6 +18,16 @@
  * number of the last transaction, which LMDB takes from there.  A store that was
  * lost like this costs all records their trust, for it may come back.
  *
+ * Somebody may also have copied an older state of the store over its file.  Its
+ * records would be believed, though line pointers have been reaped and reused
+ * since.  So each change of what the store says of tables draws a random number,
+ * the stamp, and writes it along; shared memory and the note (instance.c) say
+ * which one was the last.  Whoever begins a transaction looks whether what he sees
+ * has that stamp.  A writer looks once more when he is done, at the header pages,
+ * of which LMDB has written one and not the other: had somebody else written to
+ * the file meanwhile, they would not be of successive transactions.  What does not
+ * concern tables needs no stamp of its own.
+ *
  * A damaged store must not take the server with it (R2).  LMDB has no checksums
  * of its own; where its pages hold garbage it can follow a wild pointer or fail
  * an assertion.  So each operation is done under guard: a SIGSEGV, SIGBUS or
@@ -25,8 +35,8 @@
  * set aside.  What LMDB had allocated is leaked then, and its lock stays with
  * the old files.
  *
- * A store that is not this directory's (R3, datafile.c) or that LMDB refuses is
- * set aside (renamed, replacing an earlier one that was set aside) and a new one
+ * A store that is not this directory's (R3, datafile.c), that is not as the latest
+ * save left it, or that LMDB refuses is set aside (renamed, replacing an earlier one that was set aside) and a new one
  * made.  A process that still has the old one open notices by the store epoch in
  * shared memory.
  */
@@ -77,14 +87,21 @@ typedef struct Store
 	MDB_dbi		chunks;
 	MDB_dbi		indexes;
 	MDB_dbi		runs;
+	MDB_dbi		meta;
 } Store;
 
 static Store store = {0};
 static char last_error[256];
 static char set_aside_reason[256];	/* to be logged once that is safe */
 static bool found_damage;
+static bool found_other_state;
 static bool lost_store;
 static bool dealt_with_damage;
+
+/* What can go wrong with a transaction besides LMDB's own errors */
+#define OUT_OF_STEP (-1)		/* the store does not hold what a change is to be added to */
+#define OTHER_STATE (-2)		/* the store is not as the latest save left it */
+#define NOT_NOTED (-3)			/* what is committed might not be known to be the latest */
 
 /* What is asked of the store; which fields count depends on the verb. */
 typedef struct Request
@@ -125,7 +142,10 @@ static StoreResult
 failed(const char *what, int error)
 {
 	found_damage |= is_damage(error);
-	snprintf(last_error, sizeof(last_error), "%s: %s", what, mdb_strerror(error));
+	found_other_state |= error == OTHER_STATE;
+	snprintf(last_error, sizeof(last_error), "%s: %s", what,
+			 error == OTHER_STATE ? "it is not as the latest save left it" :
+			 error == NOT_NOTED ? "the latest state could not be noted" : mdb_strerror(error));
 	return error == MDB_MAP_FULL ? STORE_FULL : STORE_FAILED;
 }
 
@@ -199,9 +219,50 @@ data_file_is_complete(MDB_env *env)
 	return ((uint64) info.me_last_pgno + 1) * stats.ms_psize <= (uint64) file.st_size;
 }
 
-/* Open the named databases, making them if the store is new. */
+static MDB_val
+value_of(const void *data, size_t bytes)
+{
+	return (MDB_val) {.mv_size = bytes, .mv_data = (void *) data};
+}
+
+/*
+ * Commit a change of what the store says of tables, with a stamp of its own, and
+ * note that this is the latest state now.  Ends the transaction.  Called with the
+ * store lock.
+ */
 static int
-open_databases(Store *opening)
+commit(Store *opened, MDB_txn *txn)
+{
+	StampRecord stamp = {.previous = instance_store_stamp()};
+	MDB_val		key = value_of(STAMP_KEY, strlen(STAMP_KEY));
+	MDB_val		data = value_of(&stamp, sizeof(stamp));
+	size_t		number = mdb_txn_id(txn);
+	mdb_filehandle_t file;
+	int			error;
+
+	if (!pg_strong_random(&stamp.stamp, sizeof(stamp.stamp)))
+	{
+		mdb_txn_abort(txn);
+		return EAGAIN;
+	}
+	record_seal(&stamp, sizeof(stamp), RECORD_STAMP);
+	if ((error = mdb_put(txn, opened->meta, &key, &data, 0)) != 0)
+	{
+		mdb_txn_abort(txn);
+		return error;
+	}
+	if ((error = mdb_txn_commit(txn)) != 0)
+		return error;
+
+	instance_store_is_at(stamp.stamp);
+	if (mdb_env_get_fd(opened->env, &file) == 0 && !store_file_is_at(file, number))
+		return OTHER_STATE;
+	return instance_note() ? 0 : NOT_NOTED;
+}
+
+/* Open the named databases; if the store is new, make them and give it a stamp. */
+static int
+open_databases(Store *opening, bool is_new)
 {
 	MDB_txn    *txn;
 	int			error = mdb_txn_begin(opening->env, NULL, 0, &txn);
@@ -216,7 +277,9 @@ open_databases(Store *opening)
 		if (error == 0)
 			error = mdb_dbi_open(txn, STORE_RUNS, MDB_CREATE, &opening->runs);
 		if (error == 0)
-			error = mdb_txn_commit(txn);
+			error = mdb_dbi_open(txn, STORE_META, MDB_CREATE, &opening->meta);
+		if (error == 0)
+			error = is_new ? commit(opening, txn) : mdb_txn_commit(txn);
 		else
 			mdb_txn_abort(txn);
 	}
@@ -232,6 +295,8 @@ open_environment(bool *damaged)
 {
 	Store		opening = {.owner = MyProcPid, .epoch = instance_store_epoch()};
 	const char *problem;
+	struct stat file;
+	bool		is_new = stat(DATA_PATH, &file) != 0 || file.st_size == 0;
 	int			error;
 	int			dead_readers;
 
@@ -269,7 +334,7 @@ open_environment(bool *damaged)
 		return STORE_FAILED;
 	}
 
-	if ((error = open_databases(&opening)) != 0)
+	if ((error = open_databases(&opening, is_new)) != 0)
 	{
 		mdb_env_close(opening.env);
 		*damaged = is_damage(error);
@@ -351,17 +416,87 @@ open_store(bool create)
 }
 
 /*
- * Begin a transaction.  Slots of readers that were killed are freed when they
- * are in the way: they also keep old pages from being used again.
+ * Begin a transaction, of whatever is there.  Slots of readers that were killed
+ * are freed when they are in the way: they also keep old pages from being used
+ * again.
  */
 static int
-begin(unsigned int flags, MDB_txn **txn)
+begin_unchecked(unsigned int flags, MDB_txn **txn)
 {
 	int			error = mdb_txn_begin(store.env, NULL, flags, txn);
 	int			dead_readers;
 
 	if (error == MDB_READERS_FULL && mdb_reader_check(store.env, &dead_readers) == 0)
 		error = mdb_txn_begin(store.env, NULL, flags, txn);
+	return error;
+}
+
+/*
+ * Read the stamp of what a transaction sees; false if there is none to be seen.
+ *
+ * LMDB takes the number of the last transaction from its lock file, and what it
+ * did from the data file.  Where the former is ahead, the latter is another one.
+ */
+static bool
+read_stamp(MDB_txn *txn, bool writing, StampRecord *stamp)
+{
+	MDB_val		key = value_of(STAMP_KEY, strlen(STAMP_KEY));
+	MDB_val		data;
+	MDB_envinfo info;
+
+	if (mdb_env_info(store.env, &info) != 0 || info.me_last_txnid < mdb_txn_id(txn) - writing ||
+		mdb_get(txn, store.meta, &key, &data) != 0 || data.mv_size != sizeof(*stamp) ||
+		!record_is_sound(data.mv_data, data.mv_size, RECORD_STAMP, sizeof(*stamp)))
+		return false;
+	memcpy(stamp, data.mv_data, sizeof(*stamp));
+	return true;
+}
+
+/*
+ * Begin a transaction, provided that what it sees is as the latest save left it.
+ *
+ * A reader without the store lock can see what a writer has committed but not
+ * said yet, so he looks again with the lock before he believes that it is not.  A
+ * writer that was killed there has left the store one change ahead of what is
+ * known; nobody has acted on that change yet, as it becomes known first.
+ */
+static int
+begin(unsigned int flags, MDB_txn **txn)
+{
+	LWLock	   *lock = instance_store_lock();
+	bool		writing = (flags & MDB_RDONLY) == 0;
+	bool		had_lock = LWLockHeldByMe(lock);
+	StampRecord found;
+	int			error;
+
+	if ((error = begin_unchecked(flags, txn)) != 0)
+		return error;
+	if (read_stamp(*txn, writing, &found) && found.stamp == instance_store_stamp())
+		return 0;
+	mdb_txn_abort(*txn);
+
+	if (!had_lock)
+		LWLockAcquire(lock, LW_EXCLUSIVE);
+	if ((error = begin_unchecked(flags, txn)) == 0)
+	{
+		if (!read_stamp(*txn, writing, &found))
+			error = OTHER_STATE;
+		else if (found.stamp != instance_store_stamp())
+		{
+			if (found.previous != instance_store_stamp())
+				error = OTHER_STATE;
+			else
+			{
+				instance_store_is_at(found.stamp);
+				if (!instance_note())
+					error = NOT_NOTED;
+			}
+		}
+		if (error != 0)
+			mdb_txn_abort(*txn);
+	}
+	if (!had_lock)
+		LWLockRelease(lock);
 	return error;
 }
 
@@ -381,10 +516,13 @@ perform(const Request *request)
 	struct sigaction guard = {.sa_handler = on_fault};
 	volatile StoreResult result;
 	volatile bool faulty = false;
+	bool		replaced_meanwhile;
+	uint64		epoch;
 
 	HOLD_INTERRUPTS();
 	set_aside_reason[0] = '\0';
 	found_damage = false;
+	found_other_state = false;
 	lost_store = false;
 	dealt_with_damage = false;
 	sigemptyset(&guard.sa_mask);
@@ -405,8 +543,9 @@ perform(const Request *request)
 		result = STORE_FAILED;
 	}
 
-	if (faulty || (found_damage && !dealt_with_damage))
+	if (faulty || found_other_state || (found_damage && !dealt_with_damage))
 	{
+		epoch = store.epoch;
 		/* after a fault not to be closed: who knows what it holds */
 		if (faulty)
 			store = (Store) {0};
@@ -414,7 +553,11 @@ perform(const Request *request)
 			close_store();
 		if (!LWLockHeldByMe(instance_store_lock()))
 			LWLockAcquire(instance_store_lock(), LW_EXCLUSIVE);
-		result = set_aside("it is damaged") ? STORE_REPLACED : STORE_FAILED;
+		/* somebody else may have found the same, and there is a new store already */
+		replaced_meanwhile = epoch != 0 && epoch != instance_store_epoch();
+		result = replaced_meanwhile || set_aside(faulty || found_damage ? "it is damaged" :
+												 "it is not as the latest save left it") ?
+			STORE_REPLACED : STORE_FAILED;
 		LWLockRelease(instance_store_lock());
 	}
 	RESUME_INTERRUPTS();
@@ -444,12 +587,6 @@ perform(const Request *request)
 	return result;
 }
 
-static MDB_val
-value_of(const void *data, size_t bytes)
-{
-	return (MDB_val) {.mv_size = bytes, .mv_data = (void *) data};
-}
-
 /* Does an entry's key belong to the table (or, with relation 0, to the database)? */
 static bool
 is_key_of(const MDB_val *key, const TableKey *table)
@@ -459,6 +596,24 @@ is_key_of(const MDB_val *key, const TableKey *table)
 
 	table_key_encode(table, prefix);
 	return key->mv_size >= bytes && memcmp(key->mv_data, prefix, bytes) == 0;
+}
+
+/* Has a table (relation 0: a database) entries in one database? */
+static bool
+has_entries(MDB_txn *txn, MDB_dbi dbi, const TableKey *table)
+{
+	uint8_t		prefix[TABLE_KEY_BYTES];
+	MDB_val		key = value_of(prefix, sizeof(prefix));
+	MDB_val		data;
+	MDB_cursor *cursor;
+	bool		found;
+
+	if (mdb_cursor_open(txn, dbi, &cursor) != 0)
+		return true;			/* removing them will tell */
+	table_key_encode(table, prefix);
+	found = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE) == 0 && is_key_of(&key, table);
+	mdb_cursor_close(cursor);
+	return found;
 }
 
 /* Remove all entries of a table (relation 0: of a database) from one database. */
@@ -665,9 +820,6 @@ load(const Request *request)
 	return result;
 }
 
-/* Not LMDB's: the store does not hold what the change is to be added to. */
-#define OUT_OF_STEP (-1)
-
 /*
  * Are the table's chunks in the store those that a change adds to?  Somebody may
  * have removed them, with the record or with the store.
@@ -701,7 +853,7 @@ bytes_in_use(void)
 	size_t		free_pages = 0;
 
 	if (mdb_env_info(store.env, &info) != 0 || mdb_env_stat(store.env, &stats) != 0 ||
-		begin(MDB_RDONLY, &txn) != 0)
+		begin_unchecked(MDB_RDONLY, &txn) != 0)
 		return 0;
 	if (mdb_cursor_open(txn, free_list, &cursor) == 0)
 	{
@@ -994,7 +1146,6 @@ write_change(const Request *request)
 			LWLockRelease(instance_store_lock());
 			return STORE_REPLACED;
 		}
-		(void) instance_note();
 		room = change->run != NULL && has_room(change->chunk_bytes + RUN_ROOM);
 		error = change->chunk == NULL || has_room(change->chunk_bytes) ?
 			begin(0, &txn) : MDB_MAP_FULL;
@@ -1004,7 +1155,7 @@ write_change(const Request *request)
 			if (error == 0 && change->run != NULL)
 				error = add_run(txn, change->run, room);
 			if (error == 0)
-				error = mdb_txn_commit(txn);
+				error = commit(&store, txn);
 			else
 				mdb_txn_abort(txn);
 		}
@@ -1023,6 +1174,7 @@ remove_table(const Request *request)
 	StoreResult result;
 	MDB_txn    *txn;
 	bool		room;
+	bool		has_record;
 	int			error;
 
 	/* a run that left no record may be the first that history has */
@@ -1036,11 +1188,10 @@ remove_table(const Request *request)
 			return STORE_REPLACED;
 		}
 		room = request->run != NULL && has_room(RUN_ROOM);
-		if (request->run != NULL)
-			(void) instance_note();
 		error = begin(0, &txn);
 		if (error == 0)
 		{
+			has_record = has_entries(txn, store.cycles, request->key);
 			error = remove_entries(txn, store.cycles, request->key);
 			if (error == 0)
 				error = remove_entries(txn, store.chunks, request->key);
@@ -1048,8 +1199,10 @@ remove_table(const Request *request)
 				error = remove_entries(txn, store.indexes, request->key);
 			if (error == 0 && request->run != NULL)
 				error = add_run(txn, request->run, room);
+
+			/* no record rests on history: that is not worth a note */
 			if (error == 0)
-				error = mdb_txn_commit(txn);
+				error = has_record ? commit(&store, txn) : mdb_txn_commit(txn);
 			else
 				mdb_txn_abort(txn);
 		}

@@ -80,16 +80,30 @@ sub mistrusts
 	return;
 }
 
-foreach my $damage (qw(removed cut garbled))
+# A copy of the note is not the note.
+foreach my $damage (qw(removed cut garbled copied))
 {
 	subtest "the note is $damage" => sub {
 		interrupted($node, "note_$damage", 'indexes');
 		$node->stop;
 		my $note = "$store/instance";
 		my $text = slurp_file($note);
-		unlink $note;
-		append_to_file($note, $damage eq 'cut' ? substr($text, 0, 100) : $text =~ s/lsn: (.)/lsn: 1$1/r)
-		  if $damage ne 'removed';
+		if ($damage eq 'removed')
+		{
+			unlink $note or die "cannot remove the note: $!";
+		}
+		elsif ($damage eq 'copied')
+		{
+			system_or_bail('cp', '-p', $note, "$note.copy");
+			rename "$note.copy", $note or die "cannot replace the note: $!";
+		}
+		else
+		{
+			# in the file that is there
+			open my $file, '>', $note or die "cannot open the note: $!";
+			print $file $damage eq 'cut' ? substr($text, 0, 100) : $text =~ s/lsn: (.)/lsn: 1$1/r;
+			close $file or die "cannot write the note: $!";
+		}
 		$node->start;
 		mistrusts($node, "note_$damage");
 	};
