@@ -29,4 +29,10 @@ extern void instance_store_seen(bool seen);
 extern bool instance_store_was_seen(void);
 extern bool instance_store_is_from_the_future(void);
 
+/* Which tables have no record, without a look into the store. */
+extern bool instance_may_have_record(const TableKey *key);
+extern void instance_note_record(const TableKey *key);
+extern bool instance_records_are_known(void);
+extern void instance_all_records_noted(void);
+
 #endif							/* PGVR_INSTANCE_H */

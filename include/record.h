@@ -310,6 +310,7 @@ extern const char *cycle_stop_name(uint32_t stop);
 extern const char *run_end_name(uint32_t stop);
 
 extern void table_key_encode(const TableKey *key, uint8_t *bytes);
+extern TableKey table_key_decode(const uint8_t *bytes);
 extern void sub_key_encode(const TableKey *key, uint32_t number, uint8_t *bytes);
 extern void run_key_encode(uint64_t number, uint8_t *bytes);
 extern uint64_t run_key_decode(const uint8_t *bytes);

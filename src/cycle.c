@@ -1217,8 +1217,11 @@ cycle_forget(Relation rel, const char *why)
 {
 	TableKey	key = cycle_key(rel);
 	CycleRecord record;
-	StoreResult result = store_find(&key, &record);
+	StoreResult result;
 
+	if (!instance_may_have_record(&key))
+		return;
+	result = store_find(&key, &record);
 	if (result == STORE_NOT_FOUND)
 		return;
 

@@ -132,7 +132,7 @@ see_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, voi
 	else if (access == OAT_DROP)
 	{
 		key = (TableKey) {.database = MyDatabaseId, .relation = object_id};
-		if (store_find(&key, &record) != STORE_NOT_FOUND)
+		if (instance_may_have_record(&key) && store_find(&key, &record) != STORE_NOT_FOUND)
 			note_dropped(MyDatabaseId, object_id);
 	}
 }

@@ -53,6 +53,7 @@
 
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
+#include "common/hashfn.h"
 #include "common/file_perm.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
@@ -84,6 +85,10 @@ typedef struct Note
 	XLogRecPtr	lsn;			/* checkpoint if shut down, else redo location */
 } Note;
 
+/* Bits of the filter that tells which tables have no record */
+#define FILTER_WORDS 128
+#define FILTER_BITS (FILTER_WORDS * 64)
+
 typedef struct InstanceShared
 {
 	LWLock	   *lock;			/* protects the note and the store's files */
@@ -94,6 +99,8 @@ typedef struct InstanceShared
 	bool		store_was_seen; /* there has been a store in this server's life */
 	bool		no_note;		/* no note on disk can be believed; under the lock */
 	bool		noted;			/* there is a note of ours that says running; likewise */
+	bool		records_known;	/* has the filter a bit for each record there is? */
+	pg_atomic_uint64 filter[FILTER_WORDS];
 } InstanceShared;
 
 static InstanceShared *shared = NULL;
@@ -439,6 +446,7 @@ choose_id(void)
 	have_own_id = true;
 
 	shared->store_was_seen = data_file_exists();
+	shared->records_known = !shared->store_was_seen;
 
 	if (after_clean_stop)
 		shared->boot = note.boot;
@@ -473,6 +481,8 @@ initialize_shared_memory(void)
 	{
 		memset(shared, 0, sizeof(*shared));
 		shared->lock = &GetNamedLWLockTranche("pg_vacuum_resume")->lock;
+		for (int i = 0; i < FILTER_WORDS; i++)
+			pg_atomic_init_u64(&shared->filter[i], 0);
 		pg_atomic_init_u64(&shared->store_epoch, 1);
 		choose_id();
 	}
@@ -693,4 +703,53 @@ bool
 instance_store_is_from_the_future(void)
 {
 	return shared->store_is_from_the_future;
+}
+
+/*
+ * Which tables may have a record is told by a small filter in shared memory, so that
+ * vacuuming the many that have none (R5) costs no look into the store.  A bit stands
+ * for all tables of one hash value.  None is ever cleared: a record that is gone
+ * costs others a look.
+ */
+static uint32
+filter_bit(const TableKey *key)
+{
+	return hash_combine(murmurhash32(key->database), murmurhash32(key->relation)) % FILTER_BITS;
+}
+
+/*
+ * May the table have a record?  Takes no lock.  Right about a table of which the
+ * caller holds the ShareUpdateExclusiveLock, under which records are written (R9).
+ */
+bool
+instance_may_have_record(const TableKey *key)
+{
+	uint32		bit = filter_bit(key);
+
+	return !shared->records_known ||
+		(pg_atomic_read_u64(&shared->filter[bit / 64]) & (UINT64CONST(1) << (bit % 64))) != 0;
+}
+
+/* The table has a record, or is about to have one. */
+void
+instance_note_record(const TableKey *key)
+{
+	uint32		bit = filter_bit(key);
+
+	pg_atomic_fetch_or_u64(&shared->filter[bit / 64], UINT64CONST(1) << (bit % 64));
+}
+
+/* Is every record noted, or have those of an earlier server's life to be yet? */
+bool
+instance_records_are_known(void)
+{
+	return shared->records_known;
+}
+
+/* All records that the store has are noted.  Called with the store lock held. */
+void
+instance_all_records_noted(void)
+{
+	pg_memory_barrier();
+	shared->records_known = true;
 }

@@ -81,6 +81,19 @@ table_key_encode(const TableKey *key, uint8_t *bytes)
 	put_big_endian(key->relation, bytes + 4);
 }
 
+static uint32_t
+get_big_endian(const uint8_t *bytes)
+{
+	return (uint32_t) bytes[0] << 24 | (uint32_t) bytes[1] << 16 | (uint32_t) bytes[2] << 8 | bytes[3];
+}
+
+/* The table that a key of TABLE_KEY_BYTES or more is of. */
+TableKey
+table_key_decode(const uint8_t *bytes)
+{
+	return (TableKey) {.database = get_big_endian(bytes), .relation = get_big_endian(bytes + 4)};
+}
+
 /* Key of one of a table's chunks or indexes; bytes has room for SUB_KEY_BYTES. */
 void
 sub_key_encode(const TableKey *key, uint32_t number, uint8_t *bytes)

@@ -287,6 +287,39 @@ open_databases(Store *opening, bool is_new)
 }
 
 /*
+ * Note of which tables there are records from an earlier server's life.  Called with
+ * the store lock, so that none is added meanwhile.
+ */
+static void
+note_records(void)
+{
+	MDB_txn    *txn;
+	MDB_cursor *cursor;
+	MDB_val		key,
+				data;
+	int			error = mdb_txn_begin(store.env, NULL, MDB_RDONLY, &txn);
+
+	if (error != 0)
+		return;
+	if ((error = mdb_cursor_open(txn, store.cycles, &cursor)) == 0)
+	{
+		while ((error = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) == 0)
+		{
+			TableKey	table;
+
+			if (key.mv_size != TABLE_KEY_BYTES)
+				break;
+			table = table_key_decode(key.mv_data);
+			instance_note_record(&table);
+		}
+		mdb_cursor_close(cursor);
+	}
+	mdb_txn_abort(txn);
+	if (error == MDB_NOTFOUND)
+		instance_all_records_noted();
+}
+
+/*
  * Open what is at the store's place, or make it.  *damaged is set if it is there
  * but must not be read.
  */
@@ -409,6 +442,8 @@ open_store(bool create)
 			snprintf(last_error, sizeof(last_error), "could not write \"%s\"", IDENTITY_PATH);
 			result = STORE_FAILED;
 		}
+		if (result == STORE_OK && !instance_records_are_known())
+			note_records();
 	}
 
 	LWLockRelease(instance_store_lock());
@@ -1146,6 +1181,7 @@ write_change(const Request *request)
 			LWLockRelease(instance_store_lock());
 			return STORE_REPLACED;
 		}
+		instance_note_record(&change->cycle->key);
 		room = change->run != NULL && has_room(change->chunk_bytes + RUN_ROOM);
 		error = change->chunk == NULL || has_room(change->chunk_bytes) ?
 			begin(0, &txn) : MDB_MAP_FULL;

@@ -14,6 +14,7 @@ use Pass;
 use Resume;
 
 my $node = between_node('wal_first', conf => <<'EOC');
+vacuum_resume.mode = resume
 synchronous_commit = off
 wal_writer_delay = 10s
 wal_buffers = 64MB

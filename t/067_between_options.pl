@@ -131,8 +131,16 @@ subtest 'scan by an aggressive vacuum, then by another one' => sub {
 	interrupted($node, 'aggressive', 'scan', made => 1,
 		set => [ 'vacuum_freeze_table_age = 0', 'vacuum_freeze_min_age = 1000' ]);
 	burn_xids($node, 1200);
-	$log = log_end($node);
 	$rest = vacuum($node, 'aggressive', set => [ 'vacuum_freeze_table_age = 0', 'vacuum_freeze_min_age = 1000' ]);
+	continued($rest, verified => 0);
+	settled($node, 'aggressive');
+
+	# but not if it is asked to freeze younger rows than the first one was
+	interrupted($node, 'aggressive', 'scan', made => 1,
+		set => [ 'vacuum_freeze_table_age = 0', 'vacuum_freeze_min_age = 1000' ]);
+	burn_xids($node, 1200);
+	$log = log_end($node);
+	$rest = vacuum($node, 'aggressive', set => [ 'vacuum_freeze_table_age = 0', 'vacuum_freeze_min_age = 900' ]);
 	begun_anew($node, $rest, $log, 'aggressive', $unfrozen);
 	settled($node, 'aggressive');
 };

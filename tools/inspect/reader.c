@@ -136,22 +136,13 @@ reader_open(const char *data_directory, ProblemReport report, void *arg)
 	return true;
 }
 
-static uint32_t
-get_big_endian(const uint8_t *bytes)
-{
-	return (uint32_t) bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
-}
-
 static TableKey
 key_table(const MDB_val *key)
 {
 	TableKey	table = {0};
 
 	if (key->mv_size >= TABLE_KEY_BYTES)
-	{
-		table.database = get_big_endian(key->mv_data);
-		table.relation = get_big_endian((const uint8_t *) key->mv_data + 4);
-	}
+		table = table_key_decode(key->mv_data);
 	return table;
 }
 
