@@ -208,7 +208,7 @@ typedef struct CycleRecord
 	uint8_t		instance[INSTANCE_ID_BYTES];
 	uint64_t	generation;
 	uint64_t	boot;			/* changes with every crash recovery (R8) */
-	uint64_t	saved_lsn;		/* end of WAL when it was saved */
+	uint64_t	saved_lsn;		/* end of WAL on disk when it was saved */
 
 	/* where the cycle is */
 	uint32_t	phase;			/* CyclePhase */

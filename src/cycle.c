@@ -735,7 +735,8 @@ describe(VacuumRun *run, CycleStop stop)
 	record.runs = cycle->base.runs + 1;
 	record.interruptions = cycle->base.interruptions +
 		(cycle->resumed && cycle->base.stop == CYCLE_RUNNING) + (stop != CYCLE_RUNNING);
-	record.saved_lsn = GetXLogInsertRecPtr();
+	/* not the end of WAL: what others have written and nobody has flushed, a crash loses */
+	record.saved_lsn = GetFlushRecPtr(NULL);
 	record.last_saved = GetCurrentTimestamp();
 	record.cycle_started = cycle->resumed ? cycle->base.cycle_started :
 		record.last_saved - elapsed_ms(cycle->started) * 1000;
