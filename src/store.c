@@ -1033,21 +1033,6 @@ last_run_number(MDB_txn *txn, uint64 *number)
 }
 
 /*
- * Is a run that was killed, as its record makes it seem, in history already?  It
- * is if the end of it could not be written to the record, but there.
- */
-static bool
-is_in_history(MDB_txn *txn, const RunRecord *run)
-{
-	RunRecord	last;
-	int			nruns;
-
-	return run->stop == CYCLE_RUNNING &&
-		read_last_runs(txn, &run->key, &last, &nruns, 1) == 0 &&
-		nruns == 1 && last.started == run->started;
-}
-
-/*
  * Add a run to history within a transaction, if history is kept and has_room said
  * so before: it is to take no room that the rest may need.
  */
@@ -1060,7 +1045,7 @@ add_run(MDB_txn *txn, const RunRecord *run, bool room)
 	RunRecord	record = *run;
 	int			error = 0;
 
-	if (room && setting_history_size > 0 && !is_in_history(txn, run))
+	if (room && setting_history_size > 0)
 	{
 		error = last_run_number(txn, &record.number);
 		record.number++;

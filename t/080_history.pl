@@ -36,11 +36,11 @@ sub numbers
 	return map { $_->{run} } runs(@_);
 }
 
-# Columns of a row, as text
+# Columns of a row, as text; the tool rounds numbers
 sub columns
 {
 	my ($row, @columns) = @_;
-	return join ' ', map { ref $_ ? $_ + 0 : $_ // 'none' } @{$row}{@columns};
+	return join ' ', map { ref $_ ? $_ + 0 : !defined $_ ? 'none' : /^\d+\.\d+$/ ? sprintf '%.0f', $_ : $_ } @{$row}{@columns};
 }
 
 sub set_history_size
