@@ -19,6 +19,7 @@
 extern bool data_file_exists(void);
 extern void file_identity(const char *path, char *text);
 extern bool data_file_is_own(void);
+extern bool data_file_is_of_another_version(void);
 extern bool data_file_write_identity(void);
 
 #endif							/* PGVR_DATAFILE_H */

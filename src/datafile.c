@@ -74,6 +74,23 @@ data_file_is_own(void)
 	return bytes == length && memcmp(found, expected, length) == 0;
 }
 
+/* If the data file is not ours: is it one that another version has made? */
+bool
+data_file_is_of_another_version(void)
+{
+	char		found[256] = {0};
+	int			format;
+	ssize_t		bytes;
+	int			fd = BasicOpenFile(IDENTITY_PATH, O_RDONLY | PG_BINARY);
+
+	if (fd < 0)
+		return false;
+	bytes = read(fd, found, sizeof(found) - 1);
+	close(fd);
+	return bytes > 0 && sscanf(found, "pg_vacuum_resume store, format %d", &format) == 1 &&
+		format != RECORD_FORMAT;
+}
+
 /* Make the data file ours. */
 bool
 data_file_write_identity(void)

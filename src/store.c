@@ -423,7 +423,9 @@ open_store(bool create)
 	if (!make_directory())
 		result = STORE_FAILED;
 	else if (stat(DATA_PATH, &file) == 0 &&
-			 ((!data_file_is_own() && !set_aside("it is not the store of this data directory")) ||
+			 ((!data_file_is_own() && !set_aside(data_file_is_of_another_version() ?
+												 "it is of another version of pg_vacuum_resume" :
+												 "it is not the store of this data directory")) ||
 			  (instance_store_is_from_the_future() &&
 			   !set_aside("it was written by a later state of this cluster"))))
 		result = STORE_FAILED;

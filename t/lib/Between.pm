@@ -284,7 +284,9 @@ BEGIN
 		IF index.amname = 'btree' THEN
 			CREATE TEMP TABLE entries AS
 			SELECT unnest(coalesce(i.tids, ARRAY[i.htid])) AS tid
-			FROM generate_series(1, index.pages - 1) AS block,
+			FROM (SELECT block FROM generate_series(1, index.pages - 1) AS block
+					-- not what a crash has left as zeros
+					WHERE (page_header(get_raw_page(index.name, block::int))).upper <> 0 OFFSET 0) AS pages,
 				bt_page_stats(index.name, block::int) AS s, bt_page_items(index.name, block::int) AS i
 			WHERE s.type = 'l' AND i.itemoffset > (s.btpo_next <> 0)::int;
 		ELSE

@@ -229,7 +229,7 @@ sub same_rows
 
 # SQL that complains about the b-tree's entries for line pointers that are unused
 # or not there.  (The first item of a leaf page is no entry, but its upper bound,
-# unless it is the rightmost one.)
+# unless it is the rightmost one.  A crash can leave pages of zeros.)
 sub unused_but_indexed
 {
 	my ($heap, $index) = map { literal($_) } @_;
@@ -240,9 +240,13 @@ WITH used AS (
 	FROM generate_series(0, pg_relation_size($heap) / current_setting('block_size')::int - 1) AS block,
 		heap_page_items(get_raw_page($heap, block::int))
 	WHERE lp_flags <> 0),
+pages AS MATERIALIZED (
+	SELECT block
+	FROM generate_series(1, pg_relation_size($index) / current_setting('block_size')::int - 1) AS block
+	WHERE (page_header(get_raw_page($index, block::int))).upper <> 0),
 entries AS (
 	SELECT unnest(coalesce(i.tids, ARRAY[i.htid])) AS tid
-	FROM generate_series(1, pg_relation_size($index) / current_setting('block_size')::int - 1) AS block,
+	FROM pages,
 		bt_page_stats($index, block::int) AS s,
 		bt_page_items($index, block::int) AS i
 	WHERE s.type = 'l' AND i.itemoffset > (s.btpo_next <> 0)::int)
