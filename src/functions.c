@@ -264,7 +264,7 @@ pgvr_forget(PG_FUNCTION_ARGS)
 		no_such_table(relid);
 
 	/* nobody else may make an autovacuum of the table give way to the lock */
-	if (!pg_class_ownercheck(relid, GetUserId()))
+	if (!server_user_owns(relid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind),
 					   get_rel_name(relid));
 	rel = try_relation_open(relid, ShareUpdateExclusiveLock);

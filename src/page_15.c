@@ -27,6 +27,7 @@
 #include "pgstat.h"
 #include "postmaster/autovacuum.h"
 #include "storage/bufmgr.h"
+#include "utils/acl.h"
 #include "utils/snapmgr.h"
 
 #include "page.h"
@@ -682,6 +683,13 @@ server_update_relstats(Relation rel, BlockNumber pages, double tuples,
 {
 	vac_update_relstats(rel, pages, tuples, all_visible_pages, has_index,
 						frozen->xid, frozen->mxid, frozenxid_updated, minmulti_updated, false);
+}
+
+/* Is the current user the relation's owner, or as good as that? */
+bool
+server_user_owns(Oid relid)
+{
+	return pg_class_ownercheck(relid, GetUserId());
 }
 
 /*
