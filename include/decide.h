@@ -117,6 +117,7 @@ typedef struct Decision
 	DecideReason reason;		/* of that plan */
 	double		head_dead;		/* dead rows in the head, without pending TIDs */
 	double		tail_dead;		/* dead rows in the tail */
+	double		head_share;		/* of rows that die from now on, how many in the head */
 	double		fresh_behind;	/* vacuumable head pages without pending TIDs */
 	bool		reread_pending; /* in a wrap, scan pages with pending TIDs in their turn too */
 	PlanEstimate plans[VACUUM_PLANS];	/* by VacuumPlan */

@@ -116,6 +116,7 @@ decide(const DecisionInput *input, Decision *decision)
 	estimate_rows(input, &s);
 	decision->head_dead = s.head_dead;
 	decision->tail_dead = s.tail_dead;
+	decision->head_share = input->has_record ? new_rows_in_head(&s, 1) : 0;
 	decision->fresh_behind = s.fresh;
 
 	estimate_restart(&s, restart);

@@ -174,25 +174,27 @@ plan_decide(VacuumRun *run, const CycleRecord *record)
 }
 
 /*
- * How many dead rows a run that has left the head to a later one has left there, by
- * what was known when that was decided and by what has become of the head's pages
- * since.
+ * How many dead rows a run that has left the head to a later one has left there: what
+ * was estimated when that was decided, and the head's share of those that died since.
  */
 double
 plan_dead_rows_left(VacuumRun *run)
 {
+	const Decision *decision = &run->decision;
+	double		dead_then = run->facts.dead_now;
+	double		dead_now;
 	double		pages;
-	double		rows = run->decision.head_dead;
 
 	if (!run->cycle.resumed || run->wraps)
 		return 0;
 
-	pages = vm_count_unskippable(run->rel, 0, Min(run->first_block, run->rel_blocks), false);
-	/* pages whose pending TIDs were left to a later vacuum as well have been counted */
-	if (!run->vacuum_indexes)
-		pages = Max(pages - run->cycle.base.estimate.pending_pages, 0);
+	dead_now = server_dead_rows(run->rel, true);
+	if (dead_then >= 0 && dead_now >= dead_then)
+		return decision->head_dead + decision->head_share * (dead_now - dead_then);
 
-	if (run->decision.fresh_behind >= 1)
-		return Max(rows, rows * pages / run->decision.fresh_behind);
-	return Max(rows, pages);
+	/* the count does not tell: one for each page, but for those whose pending TIDs stay */
+	pages = vm_count_unskippable(run->rel, 0, Min(run->first_block, run->rel_blocks), false);
+	if (!run->vacuum_indexes)
+		pages -= run->cycle.base.estimate.pending_pages;
+	return Max(decision->head_dead, pages);
 }

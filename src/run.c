@@ -201,8 +201,8 @@ can_bypass_indexes(VacuumRun *run)
 }
 
 /*
- * Pages of the head that the wrap left alone for their pending TIDs, and that
- * are still not all-visible now that these are reaped (or will not be):
+ * Pages of the head that the wrap left alone for their pending TIDs (if it did), and
+ * that are still not all-visible now that these are reaped (or will not be):
  * something may have happened there since they were scanned.  Called before the
  * set is emptied.
  */
@@ -214,7 +214,7 @@ note_pages_to_look_at_again(VacuumRun *run)
 	BlockNumber block;
 	int64		position = 0;
 
-	if (!run->scan.wrapping)
+	if (!run->scan.wrapping || run->reread_pending)
 		return;
 
 	if (run->look_again == NULL)
