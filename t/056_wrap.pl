@@ -114,8 +114,6 @@ foreach my $story (
 			'  with as few index passes as can be');
 		cmp_ok($rest->{cycle_scanned} + $rest->{cycle_again}, '<=', 2 * $rest->{cycle_scanned},
 			'  and scans no page three times');
-		cmp_ok($rest->{cycle_again}, '<=', $rest->{from} + 1, '  none of the head more than once')
-		  if $story->{indexes} eq 'k v h' && $story->{phase} eq 'scanning heap';
 		all_gone($table, $rest);
 	};
 }
@@ -239,6 +237,29 @@ subtest 'rows die all the time' => sub {
 	  or die 'pgbench did not end';
 	vacuum($node, 'busy', options => 'INDEX_CLEANUP on');
 	all_gone('busy');
+};
+
+# A wrap that reads the pages with pending TIDs, as many rows have died there, need not
+# read them once more when these are reaped, although rows that somebody still sees
+# keep them from being all-visible.
+subtest 'rows that somebody still sees' => sub {
+	my $table = 'still_seen';
+
+	make_table($node, $table, pages => $pages);
+	stop_vacuum($node, $table, way => 'cancel', set => [$Resume::slowly],
+		phase => 'scanning heap', when => 'heap_blks_scanned >= 200');
+	$node->safe_psql('postgres', "DELETE FROM $table WHERE k % 10 = 5");
+	my $reader = $node->background_psql('postgres');
+	$reader->query_safe('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1');
+	$node->safe_psql('postgres', "DELETE FROM $table WHERE k % 10 = 6; SELECT pg_stat_force_next_flush()");
+
+	my $rest = vacuum($node, $table);
+	is(join(' ', map { s/.*_//r } @{ $rest->{indexes} }), 'k v h', 'one index pass does');
+	cmp_ok($rest->{cycle_again}, '<=', $rest->{from} + 1, '  and no page of the head is scanned a third time');
+	$reader->query_safe('COMMIT');
+	$reader->quit;
+	vacuum($node, $table);
+	all_gone($table);
 };
 
 ###############################################################################
