@@ -607,6 +607,22 @@ after the others it is down.
 
 =cut
 
+# A client that is turned away may be gone before it has read the query, of which
+# PostgreSQL::Test dies.
+sub wait_for_server
+{
+	my ($node) = @_;
+
+	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		my $answer = eval { $node->psql('postgres', 'SELECT true') };
+
+		return if defined $answer && $answer == 0;
+		usleep(100_000);
+	}
+	die 'the server did not recover';
+}
+
 sub crash_node
 {
 	my ($node, $way, $pid) = @_;
@@ -621,7 +637,7 @@ sub crash_node
 
 		kill 9, $pid;
 		$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log);
-		$node->poll_query_until('postgres', 'SELECT true') or die 'the server did not recover';
+		wait_for_server($node);
 	}
 	else
 	{
