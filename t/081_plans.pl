@@ -214,7 +214,8 @@ foreach my $story ([ 50, 'resume', $tail_pays ], [ 10, 'resume and wrap', $over_
 subtest 'vacuumed by a server without the library' => sub {
 	my %stories = (
 		elsewhere => [ undef, 'restart', 'checking what is pending costs more than starting over' ],
-		elsewhere_resumed => [ 'RESUME', 'resume and wrap', $others ]);
+		elsewhere_resumed => [ 'RESUME', 'resume and wrap', $others ],
+		elsewhere_forced => [ undef, 'resume and wrap', $promise, 'vacuum_resume.mode = resume' ]);
 
 	interrupt($_, 'nothing') foreach sort keys %stories;
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
@@ -225,14 +226,14 @@ subtest 'vacuumed by a server without the library' => sub {
 
 	foreach my $table (sort keys %stories)
 	{
-		my ($options, $plan, $because) = @{ $stories{$table} };
+		my ($options, $plan, $because, @set) = @{ $stories{$table} };
 
 		let_die($node, $table, $deaths{single});
 		my $log = log_end($node);
-		my $report = vacuum($node, $table, $options ? (options => $options) : ());
+		my $report = vacuum($node, $table, $options ? (options => $options) : (), set => \@set);
 
 		decided($table, $log, $report, $plan, $because);
-		is($report->{verified}, $options ? 93 : 0, '  and verified what was pending only if it needs that');
+		is($report->{verified}, $plan eq 'restart' ? 0 : 93, '  and verified what was pending only if it needs that');
 		settled($node, $table);
 	}
 };
@@ -249,8 +250,8 @@ foreach my $story ([ 'indexes', 'v h' ], [ 'reaping', '' ])
 
 	subtest "interrupted in $where" => sub {
 		my $table = "in_$where";
-		my $record = interrupted($node, $table, $where, dead => "k % 10 = 2 AND $block % 4 <> 0");
-		my $died = let_die($node, $table, "k % $rows_per_page = 7 AND $block % 4 = 0 AND $block < 40");
+		my $record = interrupted($node, $table, $where, dead => "k % 10 = 2 AND $block % 4 <> 1");
+		my $died = let_die($node, $table, "k % $rows_per_page = 7 AND $block % 4 = 1 AND $block < 40");
 		my $log = log_end($node);
 		my $report = vacuum($node, $table, options => 'RESUME');
 		my $decision = decided($table, $log, $report, 'resume', $tail_pays);
@@ -271,6 +272,7 @@ foreach my $story ([ 'RESUME', 'resume', 'nothing is left to do in the tail' ], 
 		my $table = $options ? 'at_end' : 'at_end_plain';
 
 		make_table($node, $table, pages => 80, indexes => 'k b');
+		$node->restart;			# it must not be in the buffers
 		my $repair = garble($node, "${table}_b", 1);
 		stop_vacuum($node, $table, way => 'error');
 		$repair->();
@@ -287,8 +289,7 @@ foreach my $story ([ 'RESUME', 'resume', 'nothing is left to do in the tail' ], 
 # Rows that died in pages with pending TIDs
 ###############################################################################
 
-# Tests that what the vacuum said of dead TIDs and their pages is right, and that each
-# was removed once.
+# Tests that what a vacuum with one index pass said of dead TIDs and their pages is right.
 sub counted_once
 {
 	my ($report, $died, $dirty_pages) = @_;
@@ -296,16 +297,15 @@ sub counted_once
 	my ($tid_pages, $tids) =
 	  $report->{text} =~ /^\s*index scan needed: (\d+) pages from table .* had (\d+) dead item identifiers removed$/m;
 
-	is($report->{cycle_removed}, $died, '  all tuples are removed');
-	is($report->{cycle_dead}, $died, '  each left one dead TID');
+	is($report->{cycle_dead}, $died, '  each dead row is one dead TID');
 	is($tids, $died, '  all of them are removed from the indexes');
 	is($tid_pages, $dirty_pages, '  and from so many pages');
 	return;
 }
 
 # If there are many, a wrap had better scan all of these pages in their turn, so that
-# one index pass is enough. Half of the rows have been made dead line pointers by the
-# others' scans.
+# one index pass is enough. Some of the rows have been made dead line pointers by those
+# who read the pages.
 subtest 'many died where TIDs are pending' => sub {
 	my $died = 360 + interrupt('reread', 'pending');
 
@@ -329,8 +329,7 @@ subtest 'few died where TIDs are pending' => sub {
 	decided('left_alone', $log, $report, 'resume and wrap', $promise);
 	is(join(' ', map { s/.*_//r } @{ $report->{indexes} }), 'k v h k v h', '  the indexes are scanned once more');
 	is($report->{scanned}, $pages - $cursor + 4, '  scans those few pages');
-	is($report->{cycle_removed}, $died, '  all tuples are removed');
-	is($report->{cycle_dead}, $died, '  each left one dead TID');
+	is($report->{cycle_dead}, $died, '  each dead row is one dead TID');
 	settled($node, 'left_alone');
 };
 
