@@ -119,12 +119,19 @@ foreach my $story (
 
 # Without FREEZE the tail only is right for that table, but tells nothing of the pages
 # that the first run has skipped.
-make_table($node, 'skipped_again', pages => $pages, dead => "k % 10 = 2 AND $block % 4 <> 0 AND $block > 50");
+make_table($node, 'skipped_again', pages => 64, dead => 'false');
+burn_xids($node, 20);
+$node->safe_psql(
+	'postgres', qq{
+	INSERT INTO skipped_again SELECT i, i, repeat('x', 364)
+		FROM generate_series(64 * $rows_per_page, $pages * $rows_per_page - 1) AS i;
+	SET vacuum_resume.enabled = off;
+	VACUUM skipped_again;
+	DELETE FROM skipped_again WHERE k % 10 = 2 AND $block % 4 <> 0 AND $block >= 64});
 subtest 'pages that the first run has skipped' => sub {
 	my $xid = relfrozenxid('skipped_again');
 
-	burn_xids($node, 20);
-	vacuum_part($node, 'skipped_again', to => 120);
+	is(vacuum_part($node, 'skipped_again', to => 120)->{pages_scanned}, 62, 'older rows are skipped');
 	my $died = let_die($node, 'skipped_again', $one_a_page);
 	is(vacuum($node, 'skipped_again', options => 'RESUME')->{plan}, 'resume', 'the head is left alone');
 	is(relfrozenxid('skipped_again'), $xid, '  relfrozenxid does not advance');
@@ -156,7 +163,6 @@ $node->safe_psql(
 burn_xids($node, 101_000);
 
 subtest 'workers are cancelled' => sub {
-	my $log = log_end($node);
 	my @holders = map { hold_block($node, $_, $cursor) } @held;
 	# that one is not for them yet
 	$node->safe_psql('postgres', 'ALTER TABLE old_plain SET (autovacuum_freeze_max_age = 200000)');
@@ -168,10 +174,9 @@ subtest 'workers are cancelled' => sub {
 	$node->poll_query_until('postgres',
 		q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum launcher')})
 	  or die 'the launcher does not end';
-	$node->safe_psql('postgres',
-		q{SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'});
+	# one that is cancelled goes on with the next table
 	$node->poll_query_until('postgres',
-		q{SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')})
+		q{SELECT count(pg_cancel_backend(pid)) = 0 FROM pg_stat_activity WHERE backend_type = 'autovacuum worker'})
 	  or die 'workers do not end';
 	$_->quit foreach @holders;
 	is(record($node, $_)->{next_block}, $cursor, "$_ is scanned up to where it was held") foreach @held;
