@@ -48,7 +48,8 @@ use Time::HiRes qw(usleep);
 
 our @EXPORT = qw(
   resume_node make_table hold_block hold_index garble $rows_per_page
-  vacuum vacuum_by_server vacuum_in_slices vacuum_with_stops vacuum_report autovacuum
+  vacuum vacuum_by_server vacuum_in_slices vacuum_part vacuum_with_stops vacuum_report autovacuum
+  let_die decisions
   start_vacuum stop_vacuum crash_node only_asked_for_crashes
   record facts page_accesses
   finished_alike pages_reaped
@@ -390,6 +391,53 @@ sub vacuum_in_slices
 
 =pod
 
+=item vacuum_part($node, $table, to => $block, options => ..., set => ...)
+
+Vacuum a table in slices of 31 pages, after which a vacuum looks at the clock, until
+it is scanned up to a block or a little beyond.  These take longer than it may on any
+machine, so the place is always the same.  Returns the record.
+
+=cut
+
+sub vacuum_part
+{
+	my ($node, $table, %opt) = @_;
+	my $options = join ', ', "MAX_DURATION '1ms'", $opt{options} // ();
+
+	for (0 .. $opt{to} / 31)
+	{
+		vacuum($node, $table, options => $options, set => [ 'vacuum_cost_delay = 0.2', @{ $opt{set} // [] } ]);
+		my $record = record($node, $table) or die "$table is vacuumed already";
+		return $record if $record->{next_block} >= $opt{to};
+	}
+	die "vacuum of $table has not got to block $opt{to}";
+}
+
+=pod
+
+=item let_die($node, $table, $condition)
+
+Delete the rows with this SQL condition, and wait until pg_stat knows of it.  Returns
+their number.
+
+=cut
+
+sub let_die
+{
+	my ($node, $table, $condition) = @_;
+	my ($before, $died) = split /\n/, $node->safe_psql(
+		'postgres', qq{
+		SELECT pg_stat_get_dead_tuples('$table'::regclass);
+		WITH gone AS (DELETE FROM $table WHERE $condition RETURNING 1) SELECT count(*) FROM gone;});
+
+	$node->poll_query_until('postgres',
+		"SELECT pg_stat_get_dead_tuples('$table'::regclass) >= $before + $died")
+	  or die "pg_stat does not count the dead rows of $table";
+	return $died;
+}
+
+=pod
+
 =item vacuum_with_stops($node, $table, [ [ $phase, $when, $way ], ... ], options => ..., set => ..., busy => 0)
 
 Start a vacuum and stop it at the first of these places, see C<stop_vacuum>, then
@@ -460,6 +508,8 @@ What VERBOSE or the log says of a table, as a hash:
   from        block at which it began
   pending     dead TIDs that were pending then
   verified    pages re-read to verify them
+  plan, because
+              what was decided about an interrupted vacuum, and why
   cycle_scanned, cycle_again, cycle_removed, cycle_dead, cycle_indexes
               pages scanned, pages scanned again, tuples removed, dead TIDs found
               and indexes scanned by all runs of the cycle
@@ -483,6 +533,7 @@ sub vacuum_report
 	($report{scanned}) = $report{text} =~ /^\s*pages: \d+ removed, \d+ remain, (\d+) scanned/m;
 	($report{removed}) = $report{text} =~ /^\s*tuples: (\d+) removed/m;
 	($report{cutoff}) = $report{text} =~ /^\s*removable cutoff: (\d+)/m;
+	@report{qw(plan because)} = $report{text} =~ /^\s*decision: ([a-z ]+) from block \d+ .*, because (.*)$/m;
 	$report{indexes} = [ $report{text} =~ /scanned index "(\S+)" to remove/g ];
 
 	@report{qw(run from pending verified)} =
@@ -502,11 +553,42 @@ sub vacuum_report
 
 =pod
 
-=item start_vacuum($node, $table, options => $list, set => [ ... ], worker => 0)
+=item decisions($node, $table, $log)
+
+What the server's log says since a position of decisions about a table's interrupted
+vacuum: a list of hashes with plan, because, block, ahead, tail_dead, behind,
+head_dead, pending.
+
+=cut
+
+sub decisions
+{
+	my ($node, $table, $log) = @_;
+	my $log_text = log_since($node, $log);
+	my @decisions;
+
+	while ($log_text =~ /LOG:  interrupted vacuum of table "public\.\Q$table\E" (.*)\n.*DETAIL:  (.*)\n/g)
+	{
+		my ($message, $detail) = ($1, $2);
+		my %decision;
+
+		@decision{qw(block plan because)} =
+		  $message =~ /^at block (\d+) of \d+: ([a-z ]+), because (.*)$/;
+		@decision{qw(ahead tail_dead behind head_dead pending)} = $detail =~
+		  /^Vacuumable pages: (\d+) ahead, with about (\d+) dead rows, and (\d+) behind, with about (\d+); (\d+) dead row pointers are pending\.$/;
+		push @decisions, \%decision;
+	}
+	return @decisions;
+}
+
+=pod
+
+=item start_vacuum($node, $table, options => $list, set => [ ... ], worker => 0, threshold => 1, scale => 0)
 
 Start a vacuum, and return at once; C<stop_vacuum> takes what is returned as
-C<vacuum>.  C<worker>: an autovacuum worker is to do it.  Of options only "FREEZE"
-is possible then, and of settings only C<$slowly>.
+C<vacuum>.  C<worker>: an autovacuum worker is to do it, which comes for more dead rows
+than C<threshold> and C<scale> say.  Of options only "FREEZE" is possible then, and of
+settings only C<$slowly>.
 
 =cut
 
@@ -517,8 +599,9 @@ sub start_vacuum
 
 	if ($opt{worker})
 	{
-		my @set = ('autovacuum_enabled = on', 'autovacuum_vacuum_threshold = 1',
-			'autovacuum_vacuum_scale_factor = 0');
+		my ($threshold, $scale) = ($opt{threshold} // 1, $opt{scale} // 0);
+		my @set = ('autovacuum_enabled = on', "autovacuum_vacuum_threshold = $threshold",
+			"autovacuum_vacuum_scale_factor = $scale");
 
 		push @set, 'autovacuum_freeze_min_age = 0', 'autovacuum_freeze_table_age = 0'
 		  if ($opt{options} // '') =~ /FREEZE/;
