@@ -44,11 +44,10 @@ my $others = 'the table may have been vacuumed by others meanwhile';
 # A table whose vacuum is interrupted, whereupon rows die. Returns their number.
 sub interrupt
 {
-	my ($table, $dies, $options) = @_;
+	my ($table, $dies) = @_;
 
 	make_table($node, $table, pages => $pages);
-	is(vacuum_part($node, $table, to => 120, $options ? (options => $options) : ())->{next_block},
-		$cursor, 'a vacuum is interrupted');
+	is(vacuum_part($node, $table, to => 120)->{next_block}, $cursor, 'a vacuum is interrupted');
 	return let_die($node, $table, $deaths{$dies});
 }
 
@@ -414,27 +413,23 @@ foreach my $story (
 	{ name => 'reach_below', dies => 'single', by => 'VACUUM', plan => 'resume and wrap', because => $promise },
 	{ name => 'reach_resume', dies => 'most', by => 'VACUUM (RESUME)',
 		plan => 'resume and wrap', because => $over_threshold },
-	{ name => 'reach_aggressive', dies => 'most', by => 'VACUUM', options => 'FREEZE',
-		plan => 'resume and wrap', because => $promise },
 	{ name => 'reach_worker', dies => 'most', by => 'autovacuum', plan => 'restart', because => $out_of_reach },
 	{ name => 'reach_worker_below', dies => 'single', by => 'autovacuum', plan => 'resume', because => $tail_pays })
 {
 	my ($table, $by, $plan, $because) = @{$story}{qw(name by plan because)};
 	my ($option) = $by =~ /\((.*)\)/;
-	my $options = join ', ', grep { defined } $option, $story->{options};
 
 	subtest "$table: $plan" => sub {
-		my $died = interrupt($table, $story->{dies}, $story->{options});
+		my $died = interrupt($table, $story->{dies});
 
 		$node->safe_psql('postgres',
 			"ALTER TABLE $table SET (autovacuum_vacuum_threshold = 50, autovacuum_vacuum_scale_factor = 0)");
 		my ($chosen, $reasons) = foretold($table, $by);
-		is("$chosen, because $reasons->{$chosen}", "$plan, because $because", "$by would $plan")
-		  if !$story->{options};
+		is("$chosen, because $reasons->{$chosen}", "$plan, because $because", "$by would $plan");
 		my $log = log_end($node);
 		my $report = $by eq 'autovacuum'
 		  ? autovacuum($node, $table, threshold => 50)
-		  : vacuum($node, $table, $options ? (options => $options) : ());
+		  : vacuum($node, $table, $option ? (options => $option) : ());
 
 		decided($table, $log, $report, $plan, $because);
 		remembered($table, $plan, $because, 31);
