@@ -247,17 +247,24 @@ static void
 collect_dead_tids(VacuumRun *run, BlockNumber block, PageOutcome *outcome)
 {
 	int			nnew = outcome->ndead;
+	bool		page_known = false;
 
 	/* a page that is scanned once more may have pending TIDs */
 	if (run->scan.wrapping && run->nindexes > 0)
+	{
+		page_known = dead_tids_have_block(&run->dead, block);
 		nnew = dead_tids_leave_out_known(&run->dead, block, outcome->dead, outcome->ndead);
+	}
 	if (nnew == 0)
 		return;
 
 	dead_tids_append(&run->dead, block, outcome->dead, nnew);
 	run->done.dead_items += nnew;
-	run->done.dead_item_pages++;
-	run->cycle.set_pages++;
+	if (!page_known)
+	{
+		run->done.dead_item_pages++;
+		run->cycle.set_pages++;
+	}
 	server_progress_dead_tids(run->dead.count);
 }
 
