@@ -188,12 +188,15 @@ plan_dead_rows_left(VacuumRun *run)
 	if (!run->cycle.resumed || run->wraps)
 		return 0;
 
+	pages = vm_count_unskippable(run->rel, 0, Min(run->first_block, run->rel_blocks), false);
+	if (pages == 0)
+		return 0;				/* what was taken for the head's is the tail's */
+
 	dead_now = server_dead_rows(run->rel, true);
 	if (dead_then >= 0 && dead_now >= dead_then)
 		return decision->head_dead + decision->head_share * (dead_now - dead_then);
 
 	/* the count does not tell: one for each page, but for those whose pending TIDs stay */
-	pages = vm_count_unskippable(run->rel, 0, Min(run->first_block, run->rel_blocks), false);
 	if (!run->vacuum_indexes)
 		pages -= run->cycle.base.estimate.pending_pages;
 	return Max(decision->head_dead, pages);
