@@ -81,6 +81,7 @@ typedef struct DecisionInput
 	double		dead_at_start;	/* when the cycle began */
 	double		dead_at_save;	/* then */
 	double		dead_now;
+	double		dead_left;		/* rows in the head that had died, but could not be removed yet */
 	double		threshold;		/* dead rows that make the server vacuum this table */
 
 	/*

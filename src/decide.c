@@ -316,6 +316,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 {
 	double		dead_then = as_amount(input->dead_at_save);
 	double		dead_now = as_amount(input->dead_now);
+	double		left = as_amount(input->dead_left);
 	double		fresh_then;
 	double		head;
 	double		tail;
@@ -327,8 +328,11 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		return;
 	}
 
-	/* old rows: the tail was not touched, the head is clean but for what came later */
-	fresh_then = excess(s->behind_then, s->pending_pages);
+	/*
+	 * Old rows: the tail was not touched, the head is clean but for what could not be
+	 * removed, and what came later.
+	 */
+	fresh_then = excess(excess(s->behind_then, s->pending_pages), left);
 	if (is_known(input->dead_at_save))
 	{
 		double		came = dead_then;
@@ -339,13 +343,13 @@ estimate_rows(const DecisionInput *input, Situation *s)
 			came = excess(dead_then, as_amount(input->dead_at_start));
 			head = most(head, came * EXPOSURE_AT_SAVE * share(s->behind_then, s->ahead_then));
 		}
-		head = least(head, came);
+		head = least(least(head, came) + left, dead_then);
 		tail = (dead_then - head) *
 			share(s->ahead_then, most(s->behind_then, (double) input->scanned_pages));
 	}
 	else
 	{
-		head = fresh_then * DEAD_ROWS_PER_PAGE;
+		head = fresh_then * DEAD_ROWS_PER_PAGE + left;
 		tail = s->ahead_then * DEAD_ROWS_PER_PAGE;
 	}
 

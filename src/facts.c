@@ -61,4 +61,5 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 		input->index_pages_done = not_negative(then->index_pages_done);
 	input->dead_at_start = then->dead_rows_at_start;
 	input->dead_at_save = then->dead_rows;
+	input->dead_left = not_negative(record->counters.left_dead_tuples);
 }

@@ -176,6 +176,7 @@ plan_decide(VacuumRun *run, const CycleRecord *record)
 /*
  * How many dead rows a run that has left the head to a later one has left there: what
  * was estimated when that was decided, and the head's share of those that died since.
+ * Those that the cycle's scan could not remove are counted elsewhere.
  */
 double
 plan_dead_rows_left(VacuumRun *run)
@@ -184,6 +185,7 @@ plan_dead_rows_left(VacuumRun *run)
 	double		dead_then = run->facts.dead_now;
 	double		dead_now;
 	double		pages;
+	double		rows = decision->head_dead;
 
 	if (!run->cycle.resumed || run->wraps)
 		return 0;
@@ -194,10 +196,13 @@ plan_dead_rows_left(VacuumRun *run)
 
 	dead_now = server_dead_rows(run->rel, true);
 	if (dead_then >= 0 && dead_now >= dead_then)
-		return decision->head_dead + decision->head_share * (dead_now - dead_then);
-
-	/* the count does not tell: one for each page, but for those whose pending TIDs stay */
-	if (!run->vacuum_indexes)
-		pages -= run->cycle.base.estimate.pending_pages;
-	return Max(decision->head_dead, pages);
+		rows += decision->head_share * (dead_now - dead_then);
+	else
+	{
+		/* the count does not tell: one for each page, but for those whose pending TIDs stay */
+		if (!run->vacuum_indexes)
+			pages -= run->cycle.base.estimate.pending_pages;
+		rows = Max(rows, pages);
+	}
+	return Max(rows - run->facts.dead_left, 0);
 }

@@ -482,6 +482,18 @@ test_rows_during_scan(void)
 	input.dead_at_start = 970;
 	d = decision_on(input);
 	ok(near(d.head_dead, 30), "but there are no more than came");
+
+	/* of the 120 fresh pages 50 have rows that had to stay */
+	input.dead_at_start = 800;
+	input.dead_left = 50;
+	d = decision_on(input);
+	ok(near(d.head_dead, 70 + 50) && near(d.tail_dead, 880 * 0.3),
+	   "rows that the scan could not remove");
+	input.dead_at_start = 1000;
+	input.dead_left = 300;
+	d = decision_on(input);
+	ok(near(d.head_dead, 300) && decision_is(&d, PLAN_RESUME_AND_WRAP, BECAUSE_HEAD_OVER_THRESHOLD),
+	   "so many that the head is over the threshold");
 }
 
 static void
@@ -748,6 +760,7 @@ random_input(void)
 	pages = (double) input.rel_blocks;
 	input.dead_at_start = random_rows(pages);
 	input.dead_at_save = input.dead_at_start + random_rows(pages / 2);
+	input.dead_left = one_in(3) ? random_rows(pages / 2) : 0;
 	input.dead_now = input.dead_at_save + random_rows(one_in(2) ? pages : pages * 10);
 	input.threshold = one_in(3) ? 0 : random_rows(pages / 4);
 	input.expected_work = one_in(3) ? 0 : one_in(2) ? random_rows(pages / 2) :
