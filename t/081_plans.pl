@@ -117,7 +117,6 @@ my @stories = (
 		plan => 'resume and wrap', because => $promise },
 
 	# VACUUM (RESUME) has not, and comes to the head if it has to, or if it is worth it
-	{ name => 'nothing', dies => 'nothing', options => 'RESUME', plan => 'resume', because => $tail_pays },
 	{ name => 'below', dies => 'single', options => 'RESUME', plan => 'resume', because => $tail_pays },
 	{ name => 'above', dies => 'single', threshold => 10, options => 'RESUME',
 		plan => 'resume and wrap', because => $over_threshold },
@@ -134,12 +133,8 @@ my @stories = (
 	{ name => 'worker_below', dies => 'single', worker => 1, plan => 'resume', because => $tail_pays },
 	{ name => 'worker_above', dies => 'single', worker => 1, threshold => 10,
 		plan => 'resume and wrap', because => $over_threshold },
-	{ name => 'worker_below_scaled', dies => 'single', worker => 1, threshold => 0, scale => 0.01,
-		plan => 'resume', because => $tail_pays },
 	{ name => 'worker_above_scaled', dies => 'single', worker => 1, threshold => 0, scale => 0.002,
 		plan => 'resume and wrap', because => $over_threshold },
-	{ name => 'worker_worth_it', dies => 'many', worker => 1, threshold => 500,
-		plan => 'resume and wrap', because => $head_pays },
 
 	# and all of them start over if they are asked to
 	{ name => 'restart', dies => 'nothing', set => 'vacuum_resume.mode = restart',
