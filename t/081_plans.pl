@@ -13,7 +13,7 @@ use Oracle;
 use Pass;
 use Resume;
 
-# What earlier runs tell comes last.
+# Here nothing is known of how long runs last.
 my $node = between_node('plans', conf => "vacuum_resume.history_size = 0\n");
 
 # The vacuum is interrupted a little beyond the middle: in the head 93 pages have
@@ -23,14 +23,12 @@ my $cursor = 124;
 my $block = "k / $rows_per_page";
 
 # What dies in clean pages of the head meanwhile. As long as an index pass and the tail
-# have to be paid for anyway, pages with four dead rows are worth being read and reaped;
+# have to be paid for anyway, pages with many dead rows are worth being read and reaped;
 # those with a single one are not.
 my %deaths = (
 	nothing => 'false',
 	single => "k % $rows_per_page = 7 AND $block % 4 = 0 AND $block < 60",
 	many => "k % 5 < 3 AND $block % 4 = 0 AND $block < 60",
-	most => "k % 5 < 3 AND $block % 4 = 0 AND $block < 120",
-	most_further_on => "k % 5 < 3 AND $block % 4 = 0 AND $block BETWEEN 32 AND 120",
 	pending => "k % $rows_per_page = 7 AND $block % 4 <> 0 AND $block < $cursor",
 	pending_few => "k % $rows_per_page = 7 AND $block IN (21, 41, 61, 81)");
 
@@ -59,20 +57,6 @@ sub set_mode
 	$node->safe_psql('postgres', "ALTER SYSTEM SET vacuum_resume.mode = '$mode'");
 	$node->reload;
 	return;
-}
-
-# Tests that one decision was taken, that it was this one, and that the log and the
-# vacuum's own report tell it alike. Returns it.
-sub decided
-{
-	my ($table, $log, $report, $plan, $because) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	my @decisions = decisions($node, $table, $log);
-
-	is(scalar @decisions, 1, 'one decision is logged');
-	is("$decisions[0]{plan}, because $decisions[0]{because}", "$plan, because $because", "  $plan");
-	is("$report->{plan}, because $report->{because}", "$plan, because $because", '  and so says the report');
-	return $decisions[0];
 }
 
 # Tests that a vacuum has scanned what it should. Of the head a wrap has to scan the
@@ -169,7 +153,7 @@ foreach my $story (@stories)
 			$report = vacuum($node, $table, $story->{options} ? (options => $story->{options}) : (),
 				set => [ $story->{set} // () ]);
 		}
-		my $decision = decided($table, $log, $report, $plan, $story->{because});
+		my $decision = decided($node, $table, $log, $report, $plan, $story->{because});
 		is($decision->{block}, $cursor, '  about what was interrupted there');
 		is($decision->{head_dead}, $died, "  with $died dead rows in the head");
 
@@ -199,7 +183,7 @@ foreach my $story ([ 50, 'resume', $tail_pays ], [ 10, 'resume and wrap', $over_
 			"ALTER TABLE $table SET (autovacuum_vacuum_threshold = $threshold, autovacuum_vacuum_scale_factor = 0)");
 		my $log = log_end($node);
 		my $report = vacuum($node, $table, options => 'RESUME');
-		my $decision = decided($table, $log, $report, $plan, $because);
+		my $decision = decided($node, $table, $log, $report, $plan, $because);
 
 		is($decision->{head_dead}, $died, '  one dead row for each page');
 		settled($node, $table, dead => $plan eq 'resume' ? $died : 0);
@@ -230,7 +214,7 @@ subtest 'vacuumed by a server without the library' => sub {
 		my $log = log_end($node);
 		my $report = vacuum($node, $table, $options ? (options => $options) : (), set => \@set);
 
-		decided($table, $log, $report, $plan, $because);
+		decided($node, $table, $log, $report, $plan, $because);
 		is($report->{verified}, $plan eq 'restart' ? 0 : 93, '  and verified what was pending only if it needs that');
 		settled($node, $table);
 	}
@@ -252,7 +236,7 @@ foreach my $story ([ 'indexes', 'v h' ], [ 'reaping', '' ])
 		my $died = let_die($node, $table, "k % $rows_per_page = 7 AND $block % 4 = 1 AND $block < 40");
 		my $log = log_end($node);
 		my $report = vacuum($node, $table, options => 'RESUME');
-		my $decision = decided($table, $log, $report, 'resume', $tail_pays);
+		my $decision = decided($node, $table, $log, $report, 'resume', $tail_pays);
 
 		is("$decision->{block} $decision->{ahead}", "$record->{rel_blocks} 0", '  nothing is ahead');
 		is(join(' ', map { s/.*_//r } @{ $report->{indexes} }), $indexes, '  what was begun is completed');
@@ -278,7 +262,7 @@ foreach my $story ([ 'RESUME', 'resume', 'nothing is left to do in the tail' ], 
 		my $log = log_end($node);
 		my $report = vacuum($node, $table, options => join ', ', 'INDEX_CLEANUP on', $options // ());
 
-		decided($table, $log, $report, $plan, $because);
+		decided($node, $table, $log, $report, $plan, $because);
 		settled($node, $table, dead => $plan eq 'resume' ? $died : 0);
 	};
 }
@@ -311,7 +295,7 @@ subtest 'many died where TIDs are pending' => sub {
 	my $log = log_end($node);
 	my $report = vacuum($node, 'reread');
 
-	decided('reread', $log, $report, 'resume and wrap', $promise);
+	decided($node, 'reread', $log, $report, 'resume and wrap', $promise);
 	is(join(' ', map { s/.*_//r } @{ $report->{indexes} }), 'k v h', '  one index pass');
 	is($report->{scanned}, $pages - $cursor + 93, '  scans all pages where TIDs were pending');
 	counted_once($report, $died, 180);
@@ -324,7 +308,7 @@ subtest 'few died where TIDs are pending' => sub {
 	my $log = log_end($node);
 	my $report = vacuum($node, 'left_alone', options => 'INDEX_CLEANUP on');
 
-	decided('left_alone', $log, $report, 'resume and wrap', $promise);
+	decided($node, 'left_alone', $log, $report, 'resume and wrap', $promise);
 	is(join(' ', map { s/.*_//r } @{ $report->{indexes} }), 'k v h k v h', '  the indexes are scanned once more');
 	is($report->{scanned}, $pages - $cursor + 4, '  scans those few pages');
 	is($report->{cycle_dead}, $died, '  each dead row is one dead TID');
@@ -357,106 +341,6 @@ subtest 'who is told' => sub {
 	$report = vacuum($node, 'not_told', options => 'RESUME', set => ['vacuum_resume.log_decisions = off']);
 	is(scalar decisions($node, 'not_told', $log), 0, 'no line if none is wanted');
 	is("$report->{plan}, because $report->{because}", "resume, because $tail_pays", '  but the report has it');
-};
-
-###############################################################################
-# What earlier runs tell
-###############################################################################
-
-# Runs on these tables were stopped after 31 pages each, so the next one is expected not
-# to get through the tail. If the head is in need of a vacuum, and worth more, it had better
-# begin there.
-$node->safe_psql('postgres', 'ALTER SYSTEM SET vacuum_resume.history_size = 100');
-$node->reload;
-$node->poll_query_until('postgres', q{SELECT current_setting('vacuum_resume.history_size') = '100'})
-  or die 'the setting has not changed';
-
-my $out_of_reach = 'the head is worth more per page and would not be reached';
-
-# The plan that is said to be chosen, if a table was vacuumed now, and the reason for each
-# plan
-sub foretold
-{
-	my ($table, $by) = @_;
-	my ($chosen, %because);
-
-	foreach my $row (split /\n/, $node->safe_psql('postgres',
-			"SELECT plan, chosen, reason FROM vacuum_resume.decide('$table', '$by')"))
-	{
-		my ($plan, $is_chosen, $because) = split /\|/, $row;
-
-		$because{$plan} = $because;
-		$chosen = $plan if $is_chosen eq 't';
-	}
-	return ($chosen, \%because);
-}
-
-# Tests that the last row of history about a table says what was decided.
-sub remembered
-{
-	my ($table, $plan, $because, $expected_work) = @_;
-	local $Test::Builder::Level = $Test::Builder::Level + 1;
-
-	return is($node->safe_psql('postgres', qq{
-			SELECT format('%s, because %s; expected work %s', plan, reason, round(expected_work))
-			FROM vacuum_resume.history WHERE relid = '$table'::regclass ORDER BY run DESC LIMIT 1}),
-		"$plan, because $because; expected work $expected_work", '  and so says history');
-}
-
-foreach my $story (
-	{ name => 'reach', dies => 'most', by => 'VACUUM', plan => 'restart', because => $out_of_reach },
-	{ name => 'reach_below', dies => 'single', by => 'VACUUM', plan => 'resume and wrap', because => $promise },
-	{ name => 'reach_resume', dies => 'most', by => 'VACUUM (RESUME)',
-		plan => 'resume and wrap', because => $over_threshold },
-	{ name => 'reach_worker', dies => 'most', by => 'autovacuum', plan => 'restart', because => $out_of_reach },
-	{ name => 'reach_worker_below', dies => 'single', by => 'autovacuum', plan => 'resume', because => $tail_pays })
-{
-	my ($table, $by, $plan, $because) = @{$story}{qw(name by plan because)};
-	my ($option) = $by =~ /\((.*)\)/;
-
-	subtest "$table: $plan" => sub {
-		my $died = interrupt($table, $story->{dies});
-
-		$node->safe_psql('postgres',
-			"ALTER TABLE $table SET (autovacuum_vacuum_threshold = 50, autovacuum_vacuum_scale_factor = 0)");
-		my ($chosen, $reasons) = foretold($table, $by);
-		is("$chosen, because $reasons->{$chosen}", "$plan, because $because", "$by would $plan");
-		my $log = log_end($node);
-		my $report = $by eq 'autovacuum'
-		  ? autovacuum($node, $table, threshold => 50)
-		  : vacuum($node, $table, $option ? (options => $option) : ());
-
-		decided($table, $log, $report, $plan, $because);
-		remembered($table, $plan, $because, 31);
-		is($report->{from}, $plan eq 'restart' ? 0 : $cursor, '  and that is where it began');
-		settled($node, $table, dead => $plan eq 'resume' ? $died : 0);
-	};
-}
-
-# If runs are that short, and rows die that fast, starting over again and again would
-# never get to the table's end. So it does not happen twice in a row.
-subtest 'the head is out of reach, and out of reach again' => sub {
-	my $table = 'reach_again';
-
-	interrupt($table, 'most_further_on');
-	$node->safe_psql('postgres',
-		"ALTER TABLE $table SET (autovacuum_vacuum_threshold = 50, autovacuum_vacuum_scale_factor = 0)");
-	my $log = log_end($node);
-	is(vacuum_part($node, $table, to => 31)->{next_block}, 31, 'a run starts over, and is stopped');
-	is(join(' ', map { "$_->{plan}, because $_->{because}" } decisions($node, $table, $log)),
-		"restart, because $out_of_reach", '  for the sake of the head');
-
-	let_die($node, $table, "$block % 4 = 0 AND $block < 31");
-	my ($chosen, $reasons) = foretold($table, 'VACUUM');
-	is("$chosen, because $reasons->{$chosen}", "resume and wrap, because $promise", 'the next one is to go on');
-	is($reasons->{restart}, 'the cycle before has been given up already', '  and why it is not to start over');
-	$log = log_end($node);
-	is(vacuum_part($node, $table, to => 62)->{next_block}, 62, '  so it does');
-	is(join(' ', map { $_->{plan} } decisions($node, $table, $log)), 'resume and wrap', '  as the log says');
-
-	my $report = vacuum($node, $table);
-	is($report->{plan}, 'resume and wrap', '  and the last one, too');
-	settled($node, $table);
 };
 
 only_asked_for_crashes($node);

@@ -49,7 +49,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   resume_node make_table hold_block hold_index garble $rows_per_page
   vacuum vacuum_by_server vacuum_in_slices vacuum_part vacuum_with_stops vacuum_report autovacuum
-  let_die decisions
+  let_die decisions decided
   start_vacuum stop_vacuum crash_node only_asked_for_crashes
   record facts page_accesses
   finished_alike pages_reaped
@@ -579,6 +579,28 @@ sub decisions
 		push @decisions, \%decision;
 	}
 	return @decisions;
+}
+
+=pod
+
+=item decided($node, $table, $log, $report, $plan, $because)
+
+Test that since a position in the log one decision was taken about a table, that it was
+this one for that reason, and that the log and the vacuum's own report tell it alike.
+Returns it, see C<decisions>.
+
+=cut
+
+sub decided
+{
+	my ($node, $table, $log, $report, $plan, $because) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @decisions = decisions($node, $table, $log);
+
+	is(scalar @decisions, 1, 'one decision is logged');
+	is("$decisions[0]{plan}, because $decisions[0]{because}", "$plan, because $because", "  $plan");
+	is("$report->{plan}, because $report->{because}", "$plan, because $because", '  and so says the report');
+	return $decisions[0];
 }
 
 =pod

@@ -1,0 +1,130 @@
+# History tells how far runs come before they are stopped. If the next one is expected not
+# to get through the tail, while the head is in need of a vacuum and worth more, it had
+# better begin there; but not again and again.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use Between;
+use Oracle;
+use Pass;
+use Resume;
+
+my $node = between_node('reach');
+
+# Each run is stopped after 31 pages, until the last one is a little beyond the middle.
+my $pages = 240;
+my $cursor = 124;
+my $block = "k / $rows_per_page";
+
+# What dies in clean pages of the head meanwhile
+my %deaths = (
+	few => "k % $rows_per_page = 7 AND $block % 4 = 0 AND $block < 60",
+	most => "k % 5 < 3 AND $block % 4 = 0 AND $block < 120",
+	most_further_on => "k % 5 < 3 AND $block % 4 = 0 AND $block BETWEEN 32 AND 120");
+
+my $promise = 'what is dead in the head has to be removed as well';
+my $over_threshold = 'the head has more dead rows than the vacuum threshold';
+my $tail_pays = 'the tail alone is worth more per page';
+my $out_of_reach = 'the head is worth more per page and would not be reached';
+
+# A table whose vacuum is interrupted, whereupon rows die. Returns their number.
+sub interrupt
+{
+	my ($table, $dies) = @_;
+
+	make_table($node, $table, pages => $pages);
+	$node->safe_psql('postgres',
+		"ALTER TABLE $table SET (autovacuum_vacuum_threshold = 50, autovacuum_vacuum_scale_factor = 0)");
+	is(vacuum_part($node, $table, to => 120)->{next_block}, $cursor, 'a vacuum is interrupted');
+	return let_die($node, $table, $deaths{$dies});
+}
+
+# The plan that is said to be chosen, if a table was vacuumed now, and the reason for each
+# plan
+sub foretold
+{
+	my ($table, $by) = @_;
+	my ($chosen, %because);
+
+	foreach my $row (split /\n/, $node->safe_psql('postgres',
+			"SELECT plan, chosen, reason FROM vacuum_resume.decide('$table', '$by')"))
+	{
+		my ($plan, $is_chosen, $because) = split /\|/, $row;
+
+		$because{$plan} = $because;
+		$chosen = $plan if $is_chosen eq 't';
+	}
+	return ($chosen, \%because);
+}
+
+# Tests that the last row of history about a table says what was decided.
+sub remembered
+{
+	my ($table, $plan, $because, $expected_work) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	return is($node->safe_psql('postgres', qq{
+			SELECT format('%s, because %s; expected work %s', plan, reason, round(expected_work))
+			FROM vacuum_resume.history WHERE relid = '$table'::regclass ORDER BY run DESC LIMIT 1}),
+		"$plan, because $because; expected work $expected_work", '  and so says history');
+}
+
+foreach my $story (
+	{ name => 'reach', dies => 'most', by => 'VACUUM', plan => 'restart', because => $out_of_reach },
+	{ name => 'reach_below', dies => 'few', by => 'VACUUM', plan => 'resume and wrap', because => $promise },
+	{ name => 'reach_resume', dies => 'most', by => 'VACUUM (RESUME)',
+		plan => 'resume and wrap', because => $over_threshold },
+	{ name => 'reach_worker', dies => 'most', by => 'autovacuum', plan => 'restart', because => $out_of_reach },
+	{ name => 'reach_worker_below', dies => 'few', by => 'autovacuum', plan => 'resume', because => $tail_pays })
+{
+	my ($table, $by, $plan, $because) = @{$story}{qw(name by plan because)};
+	my ($option) = $by =~ /\((.*)\)/;
+
+	subtest "$table: $plan" => sub {
+		my $died = interrupt($table, $story->{dies});
+		my ($chosen, $reasons) = foretold($table, $by);
+		is("$chosen, because $reasons->{$chosen}", "$plan, because $because", "$by would $plan");
+		my $log = log_end($node);
+		my $report = $by eq 'autovacuum'
+		  ? autovacuum($node, $table, threshold => 50)
+		  : vacuum($node, $table, $option ? (options => $option) : ());
+
+		decided($node, $table, $log, $report, $plan, $because);
+		remembered($table, $plan, $because, 31);
+		is($report->{from}, $plan eq 'restart' ? 0 : $cursor, '  and that is where it began');
+		settled($node, $table, dead => $plan eq 'resume' ? $died : 0);
+	};
+}
+
+# If runs are that short, and rows die that fast, starting over again and again would
+# never get to the table's end. So it does not happen twice in a row.
+subtest 'the head is out of reach, and out of reach again' => sub {
+	my $table = 'reach_again';
+
+	interrupt($table, 'most_further_on');
+	my $log = log_end($node);
+	is(vacuum_part($node, $table, to => 31)->{next_block}, 31, 'a run starts over, and is stopped');
+	is(join(' ', map { "$_->{plan}, because $_->{because}" } decisions($node, $table, $log)),
+		"restart, because $out_of_reach", '  for the sake of the head');
+
+	let_die($node, $table, "$block % 4 = 0 AND $block < 31");
+	my ($chosen, $reasons) = foretold($table, 'VACUUM');
+	is("$chosen, because $reasons->{$chosen}", "resume and wrap, because $promise", 'the next one is to go on');
+	is($reasons->{restart}, 'the cycle before has been given up already', '  and why it is not to start over');
+	$log = log_end($node);
+	is(vacuum_part($node, $table, to => 62)->{next_block}, 62, '  so it does');
+	is(join(' ', map { $_->{plan} } decisions($node, $table, $log)), 'resume and wrap', '  as the log says');
+
+	my $report = vacuum($node, $table);
+	is($report->{plan}, 'resume and wrap', '  and the last one, too');
+	settled($node, $table);
+};
+
+only_asked_for_crashes($node);
+$node->stop;
+
+done_testing();
