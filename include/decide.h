@@ -43,7 +43,8 @@ typedef enum DecideReason
 	BECAUSE_HEAD_OUT_OF_REACH,
 	BECAUSE_CHECKING_COSTS_MORE,
 	BECAUSE_GIVEN_UP_BEFORE,
-	BECAUSE_RESUMING_KEEPS_MORE
+	BECAUSE_RESUMING_KEEPS_MORE,
+	BECAUSE_NOT_USABLE			/* not decide()'s: a run found a record that it must not continue */
 } DecideReason;
 
 /*

@@ -103,7 +103,7 @@ elapsed_ms(instr_time since)
 
 /* Say once a run that the store is in trouble; the vacuum itself is not. */
 static void
-warn_once(VacuumRun *run, const char *what)
+warn_once(VacuumRun *run, const char *what, bool too_small)
 {
 	if (run->cycle.warned)
 		return;
@@ -111,6 +111,9 @@ warn_once(VacuumRun *run, const char *what)
 	ereport(WARNING,
 			(errmsg("%s of table \"%s.%s\"", what, run->schema_name, run->table_name),
 			 errdetail_internal("%s", store_error()),
+			 too_small ?
+			 errhint("The vacuum goes on, but if it is interrupted the next one may have to collect them again. Consider increasing the configuration parameter \"%s\".",
+					 "vacuum_resume.store_size") :
 			 errhint("The vacuum goes on, but if it is interrupted the next one may have to start over. Check the directory \"%s\" in the data directory.",
 					 STORE_DIRECTORY)));
 }
@@ -291,6 +294,8 @@ cycle_take_up(VacuumRun *run)
 	}
 	if (why != NULL)
 	{
+		if (!run->decided)
+			run->history.decision.reason = BECAUSE_NOT_USABLE;
 		memset(base, 0, sizeof(*base));
 		if (result == STORE_FAILED)
 			give_up_record(run, true);
@@ -464,7 +469,7 @@ cycle_load_pending(VacuumRun *run)
 	{
 		/* position and carry are sound; the pages with pending TIDs are in the head */
 		if (!cycle->base.pending_lost)
-			warn_once(run, "could not read the saved list of pending row pointers of the vacuum");
+			warn_once(run, "could not read the saved list of pending row pointers of the vacuum", false);
 		stored.ntids = 0;
 		stored.nindexes = 0;
 	}
@@ -801,7 +806,7 @@ give_up_record(VacuumRun *run, bool may_wait)
 {
 	CycleState *cycle = &run->cycle;
 
-	warn_once(run, "could not save the progress of the vacuum");
+	warn_once(run, "could not save the progress of the vacuum", false);
 	cycle->keeps_record = false;
 
 	/* if even this is not certain, nothing may happen that contradicts the record */
@@ -942,7 +947,7 @@ save(VacuumRun *run, CycleStop stop)
 		cycle->pending_lost = true;
 		result = write_record(run, &record);
 		if (result == STORE_OK)
-			warn_once(run, "the store is too small to keep the list of pending row pointers of the vacuum");
+			warn_once(run, "the store is too small to keep the list of pending row pointers of the vacuum", true);
 	}
 	if (result != STORE_OK)
 	{
@@ -1198,7 +1203,7 @@ cycle_finished(VacuumRun *run)
 		return;
 	if (recorded)
 	{
-		warn_once(run, "could not remove the record of the finished vacuum");
+		warn_once(run, "could not remove the record of the finished vacuum", false);
 		(void) instance_distrust(false);
 	}
 	else

@@ -199,7 +199,7 @@ decide_reason_text(DecideReason reason)
 		case BECAUSE_NOTHING_AHEAD:
 			return "nothing is left to do in the tail";
 		case BECAUSE_TAIL_PAYS_MORE:
-			return "the tail alone is worth more per page";
+			return "the tail alone is worth as much per page, or more";
 		case BECAUSE_HEAD_PAYS:
 			return "the head is worth its pages";
 		case BECAUSE_HEAD_OUT_OF_REACH:
@@ -210,6 +210,8 @@ decide_reason_text(DecideReason reason)
 			return "the cycle before has been given up already";
 		case BECAUSE_RESUMING_KEEPS_MORE:
 			return "resuming keeps what has been done";
+		case BECAUSE_NOT_USABLE:
+			return "what was kept could not be continued";
 	}
 	return "unknown";
 }

@@ -192,6 +192,10 @@ append_indexes(VacuumRun *run, StringInfo text)
 
 	if (run->vacuum_indexes)
 	{
+		/* a run that was stopped may not have got to all that were collected */
+		items = done->reaped_tids;
+		if (run->nindexes > 0)
+			pages = done->reaped_pages;
 		appendStringInfoString(text, run->nindexes > 0 && done->index_passes > 0 ?
 							   _("index scan needed: ") : _("index scan not needed: "));
 		format = _("%u pages from table (%.2f%% of total) had %lld dead item identifiers removed\n");
@@ -202,6 +206,9 @@ append_indexes(VacuumRun *run, StringInfo text)
 							   _("index scan bypassed by failsafe: ") : _("index scan bypassed: "));
 		format = _("%u pages from table (%.2f%% of total) have %lld dead item identifiers\n");
 	}
+
+	/* a wrap may come to a page once more */
+	pages = Min(pages, run->rel_blocks_at_start);
 	appendStringInfo(text, format, pages, percent_of_table(run, pages), (long long) items);
 
 	for (int i = 0; i < run->nindexes; i++)

@@ -80,7 +80,7 @@ table_of($_)
 $twin->build(q{
 	CREATE VIEW a_view AS SELECT 1;
 	CREATE SEQUENCE a_sequence;
-	CREATE ROLE nobody;
+	CREATE ROLE pgvr_stranger;
 	CREATE SCHEMA "Odd ""schema""";
 	CREATE TABLE "Odd ""schema"""."odd 'table'" (a int PRIMARY KEY);
 	INSERT INTO "Odd ""schema"""."odd 'table'" SELECT generate_series(1, 1000);
@@ -143,7 +143,7 @@ $twin->end_session('holder');
 $twin->vacuum('SKIP_LOCKED, and it is not', table => 'locked', options => 'SKIP_LOCKED',
 	premise => qr/finished vacuuming "postgres.public.locked"/);
 
-$twin->vacuum('another owner', command => 'VACUUM (VERBOSE) others', set => ['ROLE nobody'], skipped => 1,
+$twin->vacuum('another owner', command => 'VACUUM (VERBOSE) others', set => ['ROLE pgvr_stranger'], skipped => 1,
 	premise => qr/WARNING:  skipping "others" --- only table or database owner can vacuum it/);
 $twin->vacuum('a view', command => 'VACUUM (VERBOSE) a_view', skipped => 1,
 	premise => qr/WARNING:  skipping "a_view" --- cannot vacuum non-tables/);

@@ -296,21 +296,21 @@ query(
 	CREATE ROLE monitor LOGIN IN ROLE pg_monitor;
 	CREATE ROLE owner LOGIN;
 	CREATE ROLE member LOGIN IN ROLE owner;
-	CREATE ROLE nobody LOGIN;
+	CREATE ROLE pgvr_stranger LOGIN;
 	CREATE TABLE owned AS SELECT * FROM timed;
 	ALTER TABLE owned OWNER TO owner;});
 slowly('VACUUM (MAX_DURATION 1) owned');
 my $forget = "SELECT vacuum_resume.forget('owned')";
 
 is(query('SET ROLE monitor; SELECT count(*) FROM vacuum_resume.progress'), 2, 'pg_monitor sees progress');
-foreach my $role (qw(owner nobody))
+foreach my $role (qw(owner pgvr_stranger))
 {
 	fails("SET ROLE $role; SELECT * FROM vacuum_resume.progress", 'permission denied for view progress',
 		"$role does not");
 	fails("SET ROLE $role; SELECT * FROM vacuum_resume.cycles()", 'permission denied for function cycles',
 		'  by no way');
 }
-fails("SET ROLE $_; $forget", 'must be owner of table owned', "$_ cannot forget") foreach qw(nobody monitor);
+fails("SET ROLE $_; $forget", 'must be owner of table owned', "$_ cannot forget") foreach qw(pgvr_stranger monitor);
 ok(record($node, 'owned'), '  and nothing is forgotten');
 is(query("SET ROLE owner; $forget"), 't', 'the owner can');
 is(record($node, 'owned'), undef, '  then it is');
@@ -332,12 +332,12 @@ fails(q{SELECT vacuum_resume.forget(4294967295)}, 'relation with OID 4294967295 
 foreach my $setting ('enabled = off', 'min_table_size = 0', "save_interval = '1s'")
 {
 	my ($name) = $setting =~ /^(\w+)/;
-	fails("SET ROLE nobody; SET vacuum_resume.$setting",
-		qq{permission denied to set parameter "vacuum_resume.$name"}, "nobody sets $name");
+	fails("SET ROLE pgvr_stranger; SET vacuum_resume.$setting",
+		qq{permission denied to set parameter "vacuum_resume.$name"}, "a stranger sets $name");
 }
 fails(q{SET vacuum_resume.store_size = '1GB'}, 'parameter "vacuum_resume.store_size" cannot be changed without restarting the server',
 	'store_size is the server\'s');
-is(query(q{SET ROLE nobody; SET vacuum_resume.mode = restart; SET vacuum_resume.max_duration = '1min';
+is(query(q{SET ROLE pgvr_stranger; SET vacuum_resume.mode = restart; SET vacuum_resume.max_duration = '1min';
 	SELECT current_setting('vacuum_resume.mode'), current_setting('vacuum_resume.max_duration')}),
 	'restart|1min', 'mode and max_duration are everybody\'s');
 fails(q{SET vacuum_resume.mode = 'wrap'}, 'invalid value for parameter "vacuum_resume.mode": "wrap"',
@@ -353,7 +353,7 @@ my $vacuum = start_vacuum($node, 'busy', options => 'FREEZE', set => [$Resume::s
 wait_for_pin_wait($node, 'busy', 'scanning heap');
 
 # who may not, is told so at once, and does not come to the lock
-fails(q{SET lock_timeout = '1ms'; SET ROLE nobody; SELECT vacuum_resume.forget('busy')},
+fails(q{SET lock_timeout = '1ms'; SET ROLE pgvr_stranger; SELECT vacuum_resume.forget('busy')},
 	'must be owner of table busy', 'who may not forget does not wait');
 my $job = start_sql($node, q{SELECT vacuum_resume.forget('busy')});
 $node->poll_query_until('postgres',

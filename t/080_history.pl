@@ -363,13 +363,13 @@ $node->start;
 # Who may see it
 ###############################################################################
 
-query('CREATE ROLE monitor LOGIN IN ROLE pg_monitor; CREATE ROLE nobody LOGIN');
+query('CREATE ROLE monitor LOGIN IN ROLE pg_monitor; CREATE ROLE pgvr_stranger LOGIN');
 is(query('SET ROLE monitor; SELECT count(*) FROM vacuum_resume.history'), scalar @all, 'pg_monitor sees history');
 foreach my $what ('view history', 'function runs')
 {
 	my ($name) = $what =~ /(\w+)$/;
 	my (undef, undef, $stderr) =
-	  $node->psql('postgres', "SET ROLE nobody; SELECT * FROM vacuum_resume.$name" . ($name eq 'runs' ? '()' : ''));
+	  $node->psql('postgres', "SET ROLE pgvr_stranger; SELECT * FROM vacuum_resume.$name" . ($name eq 'runs' ? '()' : ''));
 	like($stderr, qr/permission denied for $what/, 'others do not');
 }
 

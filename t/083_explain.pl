@@ -216,9 +216,9 @@ foreach my $case (
 }
 
 # Who may ask
-query('CREATE ROLE watcher; GRANT pg_monitor TO watcher; CREATE ROLE nobody');
+query('CREATE ROLE watcher; GRANT pg_monitor TO watcher; CREATE ROLE pgvr_stranger');
 is(query("SET ROLE watcher; SELECT count(*) FROM vacuum_resume.decide('fresh')"), 3, 'a monitor may ask');
-my (undef, undef, $denied) = $node->psql('postgres', "SET ROLE nobody; SELECT vacuum_resume.decide('fresh')");
+my (undef, undef, $denied) = $node->psql('postgres', "SET ROLE pgvr_stranger; SELECT vacuum_resume.decide('fresh')");
 like($denied, qr/permission denied for function decide/, 'others may not');
 
 only_asked_for_crashes($node);
