@@ -13,6 +13,7 @@
 extern void estimate_pages(Relation rel, BlockNumber cursor, BlockNumber rel_blocks,
 						   bool aggressive, Estimate *estimate);
 extern void estimate_rows(Relation rel, bool fresh, Estimate *estimate);
+extern const AutoVacOpts *estimate_autovacuum_options(Relation rel);
 extern void estimate_indexes(Relation *indexes, int nindexes, const bool *done,
 							 Estimate *estimate);
 

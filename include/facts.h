@@ -10,6 +10,6 @@
 
 extern void facts_of_table(uint64_t rel_blocks, const Estimate *now, DecisionInput *input);
 extern void facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *now,
-							bool trusted, DecisionInput *input);
+							bool trusted, bool wraps_anew, DecisionInput *input);
 
 #endif							/* PGVR_FACTS_H */

@@ -14,6 +14,6 @@
 
 extern double history_expected_work(const RunRecord *runs, int nruns);
 
-extern bool history_gave_up(const RunRecord *runs, int nruns);
+extern int	history_that_counts(RunRecord *runs, int nruns, bool limited);
 
 #endif							/* PGVR_HISTORY_H */

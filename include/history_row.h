@@ -11,6 +11,6 @@ extern void history_begin(VacuumRun *run);
 extern RunRecord history_row(VacuumRun *run, CycleStop stop);
 extern const RunRecord *history_killed_run(const CycleRecord *record);
 extern void history_note_decision(VacuumRun *run);
-extern void history_look_back(Relation rel, double *work_before_stop, bool *gave_up);
+extern double history_work_before_stop(Relation rel, bool limited);
 
 #endif							/* PGVR_HISTORY_ROW_H */

@@ -20,7 +20,7 @@
 #include "dead_tids.h"
 #include "decide.h"
 
-#define RECORD_FORMAT 2
+#define RECORD_FORMAT 3
 
 /* Named databases of the store */
 #define STORE_CYCLES "cycle"
@@ -235,6 +235,7 @@ typedef struct CycleRecord
 	int64_t		pending_tids;
 	uint32_t	pending_lost;	/* 1: the store was full, the list is not kept */
 	uint32_t	chunks;
+	int64_t		lost_tids;		/* dead line pointers that were dropped from the list, or not kept */
 	uint32_t	reap_next_block;	/* TIDs of lower blocks have been reaped (R6) */
 	uint32_t	reap_until_block;	/* those from here on have not */
 	uint32_t	indexes_done;	/* with the set as it is */
@@ -245,7 +246,7 @@ typedef struct CycleRecord
 	CycleCounters counters;
 	LiveRange	live[LIVE_RANGES];
 	uint32_t	range_blocks;	/* how long such a range is; the last one has no end */
-	uint32_t	reserved;
+	uint32_t	gave_up;		/* 1: this cycle was begun by giving up one that could go on */
 	uint32_t	runs;
 	uint32_t	interruptions;
 	int64_t		cycle_started;	/* microseconds since 2000-01-01, as the server's */

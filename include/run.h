@@ -115,6 +115,8 @@ typedef struct CycleState
 	bool		resumed;		/* does the run continue an earlier one's cycle? */
 	bool		killed_run_pending; /* that one may have been killed: not in history yet */
 	bool		may_reap;		/* R6: the store cannot contradict what we reap */
+	bool		loaded;			/* is what the run has in memory what a record can be made of? */
+	bool		gave_up;		/* was the cycle begun by giving up one that could go on? */
 	bool		warned;			/* about the store, once a run is enough */
 	CycleRecord base;			/* what earlier runs did; zero in a new cycle */
 	Promise		promise;		/* of the cycle's first run */
@@ -130,6 +132,7 @@ typedef struct CycleState
 	bool		rewrite_chunks; /* those in the store are not ours to add to */
 	bool		drop_indexes;	/* finished indexes in the store are not to be trusted */
 	bool		pending_lost;	/* no room for the set in the store */
+	int64		dropped_tids;	/* from earlier runs' sets, to be found again in a wrap */
 	uint64		store_epoch;
 
 	BlockNumber set_reaped_pages;	/* of the set, what this run has reaped */

@@ -290,7 +290,10 @@ cycle_take_up(VacuumRun *run)
 	{
 		plan_decide(run, base);
 		if (run->decision.plan == PLAN_RESTART)
+		{
 			why = decide_reason_text(run->decision.reason);
+			cycle->gave_up = run->decision.reason != BECAUSE_ASKED_TO_RESTART;
+		}
 	}
 	if (why != NULL)
 	{
@@ -306,6 +309,8 @@ cycle_take_up(VacuumRun *run)
 
 	cycle->resumed = true;
 	cycle->recorded = true;
+	cycle->gave_up = base->gave_up != 0;
+	cycle->dropped_tids = base->lost_tids;
 	cycle->killed_run_pending = true;
 	cycle->record = *base;
 	cycle->estimate.dead_rows_at_start = base->estimate.dead_rows_at_start;
@@ -317,6 +322,8 @@ cycle_take_up(VacuumRun *run)
 	run->first_block = Min(base->next_block, run->rel_blocks);
 	run->wrap_from = base->wrapping ? Min(base->wrap_next_block, run->first_block) : 0;
 	run->wraps = run->decision.plan == PLAN_RESUME_AND_WRAP;
+	if (base->lost_tids > 0)
+		run->wrap_from = 0;		/* they may be anywhere */
 	run->reread_pending = run->decision.reread_pending;
 	run->skipped_all_visible = base->skipped_all_visible != 0;
 	cycle->promise = (Promise) {.xid = base->promise_xid, .mxid = base->promise_mxid,
@@ -350,20 +357,33 @@ verify_page(VacuumRun *run, BlockNumber block, OffsetNumber *offsets, int noffse
 	return kept;
 }
 
-/* Check all pending TIDs against the table; the set stays sorted. */
+/*
+ * Check all pending TIDs against the table; the set stays sorted.  If the run is
+ * stopped meanwhile, or its time is over, what has been checked is kept; the rest is
+ * dropped, or a run that is too short for all of it would never come any further.
+ */
 static void
 verify_pending(VacuumRun *run, DeadTids *loaded)
 {
+	CycleState *cycle = &run->cycle;
+	int64		dropped_before = cycle->dropped_tids;
 	OffsetNumber offsets[MaxHeapTuplesPerPage];
 	BlockNumber block;
 	int64		position = 0;
 	int			noffsets;
 
+	cycle->dropped_tids = dropped_before + loaded->count;
+	cycle->loaded = true;
 	while ((noffsets = dead_tids_next_page(loaded, &position, &block, offsets)) > 0)
 	{
 		server_pause_point();
+		if (cycle->max_duration != 0 && elapsed_ms(cycle->started) >= cycle->max_duration)
+			break;
 		noffsets = verify_page(run, block, offsets, noffsets);
 		dead_tids_append(&run->dead, block, offsets, noffsets);
+		run->scan.complete_tids = run->dead.count;
+		cycle->set_pages += noffsets > 0;
+		cycle->dropped_tids = dropped_before + loaded->count - position;
 	}
 }
 
@@ -457,12 +477,16 @@ cycle_load_pending(VacuumRun *run)
 	StoredCycle stored;
 	DeadTids	loaded;
 	int64		nloaded;
+	int64		nsafe;
 	bool		complete;
 	bool		vouched = instance_vouches_for(&cycle->base);
 
 	cycle->indexes = palloc0(run->nindexes * sizeof(IndexRecord));
 	if (!cycle->resumed)
+	{
+		cycle->loaded = true;
 		return;
+	}
 
 	complete = store_load(&key, &stored) == STORE_OK && !cycle->base.pending_lost;
 	if (!complete)
@@ -484,11 +508,13 @@ cycle_load_pending(VacuumRun *run)
 
 	if (cycle->base.phase == CYCLE_REAPING)
 	{
+		drop_below(&loaded, cycle->base.reap_next_block);
+		nsafe = loaded.count;
 		if (!vouched)
 			loaded.count = 0;
-		else
-			drop_below(&loaded, cycle->base.stop == CYCLE_RUNNING ?
-					   cycle->base.reap_until_block : cycle->base.reap_next_block);
+		else if (cycle->base.stop == CYCLE_RUNNING)
+			drop_below(&loaded, cycle->base.reap_until_block);
+		cycle->dropped_tids += nsafe - loaded.count;
 	}
 
 	if (vouched)
@@ -500,17 +526,24 @@ cycle_load_pending(VacuumRun *run)
 	else
 	{
 		/* R4: an item may have been reaped, reused and died again: all indexes anew */
+		cycle->drop_indexes = true;
+		cycle_begin_new_set(run);
 		verify_pending(run, &loaded);
 	}
+
+	/* a wrap that goes on where the last one was would not find what was dropped */
+	if (cycle->dropped_tids > 0 || !complete)
+		run->wrap_from = 0;
 
 	/* with all indexes to do, what is found yet can be removed in the same pass */
 	cycle->phase = run->dead.count > 0 && vouched ? cycle->base.phase : CYCLE_SCANNING;
 
 	/*
-	 * A run that did not get through its wrap would meet the same pages again,
-	 * before it came to remove anything: what is collected goes first this time.
+	 * A run that begins its wrap anew would meet the same pages again, before it
+	 * came to remove anything: what is collected goes first this time.
 	 */
-	if (run->dead.count > 0 && cycle->phase == CYCLE_SCANNING && cycle->base.wrapping)
+	if (run->dead.count > 0 && vouched && cycle->phase == CYCLE_SCANNING &&
+		cycle->base.wrapping && plan_wraps_anew(run))
 		cycle->phase = CYCLE_VACUUMING_INDEXES;
 	cycle->reaped_below = cycle->base.reap_next_block;
 	cycle->set_pages = count_set_pages(&run->dead);
@@ -525,6 +558,7 @@ cycle_load_pending(VacuumRun *run)
 	cycle->drop_indexes = !vouched || !complete;
 	if (!vouched || !complete || run->dead.count != nloaded)
 		cycle_begin_new_set(run);
+	cycle->loaded = true;
 
 	if (stored.tids != NULL)
 		pfree(stored.tids);
@@ -737,6 +771,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.range_blocks = cycle->range_blocks;
 	for (int i = 0; i < LIVE_RANGES; i++)
 		record.live[i] = live_range(run, i);
+	record.gave_up = cycle->gave_up;
 	record.runs = cycle->base.runs + 1;
 	record.interruptions = cycle->base.interruptions +
 		(cycle->resumed && cycle->base.stop == CYCLE_RUNNING) + (stop != CYCLE_RUNNING);
@@ -888,6 +923,7 @@ write_record(VacuumRun *run, CycleRecord *record)
 	}
 
 	record->pending_lost = cycle->pending_lost;
+	record->lost_tids = cycle->dropped_tids + (cycle->pending_lost ? run->dead.count : 0);
 	record->chunks = cycle->chunks + (chunk != NULL);
 	record->pending_tids = cycle->chunked_tids + (chunk != NULL ? chunk->tids : 0);
 	record_seal(record, sizeof(CycleRecord), RECORD_CYCLE);
@@ -1166,7 +1202,7 @@ cycle_stopped(VacuumRun *run, CycleStop stop)
 {
 	MemoryContext context = CurrentMemoryContext;
 
-	if (!run->cycle.keeps_record)
+	if (!run->cycle.keeps_record || !run->cycle.loaded)
 		return;
 	if (run->cycle.phase == CYCLE_SCANNING)
 		run->dead.count = Min(run->dead.count, run->scan.complete_tids);

@@ -361,7 +361,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	if (s->ahead_then > s->ahead)
 		tail *= s->ahead / s->ahead_then;
 
-	/* new rows; a count that went down does not tell how many */
+	/* new rows; a count that went down (ANALYZE counts anew) does not tell how many */
 	if (is_known(input->dead_at_save) && is_known(input->dead_now) && dead_now >= dead_then)
 	{
 		double		came = dead_now - dead_then;
@@ -372,8 +372,13 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	}
 	else
 	{
-		head += s->growth_behind * DEAD_ROWS_PER_PAGE;
-		tail += s->growth_ahead * DEAD_ROWS_PER_PAGE;
+		double		per_page = DEAD_ROWS_PER_PAGE;
+
+		/* if it was counted anew, what is dead in all is dead on these pages */
+		if (is_known(input->dead_now) && s->fresh + s->ahead > 0)
+			per_page = most(per_page, excess(dead_now, s->pending_tids) / (s->fresh + s->ahead));
+		head += s->growth_behind * per_page;
+		tail += s->growth_ahead * per_page;
 	}
 
 	/* pending TIDs that are dropped are dead rows of the head again */

@@ -9,9 +9,14 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/reloptions.h"
+#include "access/table.h"
+#include "catalog/pg_class.h"
 #include "postmaster/autovacuum.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "estimate.h"
 #include "page.h"
@@ -31,18 +36,48 @@ estimate_pages(Relation rel, BlockNumber cursor, BlockNumber rel_blocks, bool ag
 	estimate->ahead = vm_count_unskippable(rel, cursor, rel_blocks, aggressive);
 }
 
+/*
+ * The options by which autovacuum treats the table, NULL if it has none.  Those of a
+ * TOAST table without own ones are its table's, as in autovacuum; it carries the OID
+ * of that in its name, which the server sees to.  Allocated in the current context.
+ */
+const AutoVacOpts *
+estimate_autovacuum_options(Relation rel)
+{
+	StdRdOptions *options = (StdRdOptions *) rel->rd_options;
+	HeapTuple	tuple;
+	Relation	classes;
+	Oid			owner;
+
+	if (options != NULL || rel->rd_rel->relkind != RELKIND_TOASTVALUE ||
+		sscanf(RelationGetRelationName(rel), "pg_toast_%u", &owner) != 1)
+		return options != NULL ? &options->autovacuum : NULL;
+
+	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(owner));
+	if (!HeapTupleIsValid(tuple))
+		return NULL;
+	if (((Form_pg_class) GETSTRUCT(tuple))->reltoastrelid == RelationGetRelid(rel))
+	{
+		classes = table_open(RelationRelationId, AccessShareLock);
+		options = (StdRdOptions *) extractRelOptions(tuple, RelationGetDescr(classes), NULL);
+		table_close(classes, AccessShareLock);
+	}
+	ReleaseSysCache(tuple);
+	return options != NULL ? &options->autovacuum : NULL;
+}
+
 /* The table's own setting if it has one, else the server's. */
 static double
 vacuum_threshold(Relation rel)
 {
-	const StdRdOptions *options = (const StdRdOptions *) rel->rd_options;
+	const AutoVacOpts *options = estimate_autovacuum_options(rel);
 	double		base = autovacuum_vac_thresh;
 	double		share = autovacuum_vac_scale;
 
-	if (options != NULL && options->autovacuum.vacuum_threshold >= 0)
-		base = options->autovacuum.vacuum_threshold;
-	if (options != NULL && options->autovacuum.vacuum_scale_factor >= 0)
-		share = options->autovacuum.vacuum_scale_factor;
+	if (options != NULL && options->vacuum_threshold >= 0)
+		base = options->vacuum_threshold;
+	if (options != NULL && options->vacuum_scale_factor >= 0)
+		share = options->vacuum_scale_factor;
 
 	return base + share * Max(rel->rd_rel->reltuples, 0);
 }

@@ -20,7 +20,10 @@
 
 #include "attach.h"
 #include "cycle.h"
+#include "estimate.h"
+#include "history_row.h"
 #include "plan.h"
+#include "settings.h"
 #include "store.h"
 
 /* PGDLLEXPORT is empty before server 16; everything else of ours is hidden. */
@@ -55,17 +58,17 @@ parse_asker(const char *word)
 static bool
 take_cutoffs(Relation rel, Asker asker, Cutoffs *cutoffs)
 {
-	const StdRdOptions *options = (const StdRdOptions *) rel->rd_options;
+	const AutoVacOpts *options = estimate_autovacuum_options(rel);
 	VacuumParams params = {0};
 
 	params.freeze_min_age = params.freeze_table_age = -1;
 	params.multixact_freeze_min_age = params.multixact_freeze_table_age = -1;
 	if (asker == ASKER_AUTOVACUUM && options != NULL)
 	{
-		params.freeze_min_age = options->autovacuum.freeze_min_age;
-		params.freeze_table_age = options->autovacuum.freeze_table_age;
-		params.multixact_freeze_min_age = options->autovacuum.multixact_freeze_min_age;
-		params.multixact_freeze_table_age = options->autovacuum.multixact_freeze_table_age;
+		params.freeze_min_age = options->freeze_min_age;
+		params.freeze_table_age = options->freeze_table_age;
+		params.multixact_freeze_min_age = options->multixact_freeze_min_age;
+		params.multixact_freeze_table_age = options->multixact_freeze_table_age;
 	}
 	return server_take_cutoffs(rel, &params, cutoffs);
 }
@@ -97,7 +100,8 @@ ask(Relation rel, Asker asker, DecisionInput *input, Decision *decision, const c
 
 	vac_open_indexes(rel, AccessShareLock, &nindexes, &indexes);
 	plan_facts(rel, indexes, nindexes, rel_blocks, found && *obstacle == NULL ? &record : NULL,
-			   aggressive, false, input);
+			   aggressive, false, asker == ASKER_VACUUM && setting_max_duration == 0, input);
+	input->expected_work = history_work_before_stop(rel, setting_max_duration != 0);
 	vac_close_indexes(nindexes, indexes, NoLock);
 
 	input->mode = asker == ASKER_VACUUM_RESUME ? DECIDE_RESUME : plan_mode();

@@ -30,12 +30,13 @@ facts_of_table(uint64_t rel_blocks, const Estimate *now, DecisionInput *input)
 
 /*
  * The facts about a table with a record that can be continued.  trusted: pending
- * TIDs and finished indexes can be taken as they are (R4).  What depends on who
- * asks (mode, may_leave_head) and on history is left at nothing.
+ * TIDs and finished indexes can be taken as they are (R4).  wraps_anew: whoever asks
+ * has promised what a plain VACUUM does.  What else depends on who asks (mode,
+ * may_leave_head) and on history is left at nothing.
  */
 void
 facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *now,
-				bool trusted, DecisionInput *input)
+				bool trusted, bool wraps_anew, DecisionInput *input)
 {
 	const Estimate *then = &record->estimate;
 
@@ -54,12 +55,14 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	}
 	input->must_verify = !trusted;
 	/* when they are removed before anything is scanned: see cycle_load_pending() */
-	input->set_complete = record->phase == CYCLE_REAPING || record->wrapping ||
-		(record->phase == CYCLE_VACUUMING_INDEXES && trusted);
+	input->set_complete = record->phase == CYCLE_REAPING ||
+		(trusted && (record->phase == CYCLE_VACUUMING_INDEXES || (record->wrapping && wraps_anew)));
 	input->reaping = record->phase == CYCLE_REAPING;
 	if (trusted)
 		input->index_pages_done = not_negative(then->index_pages_done);
 	input->dead_at_start = then->dead_rows_at_start;
 	input->dead_at_save = then->dead_rows;
-	input->dead_left = not_negative(record->counters.left_dead_tuples);
+	input->dead_left = not_negative(record->counters.left_dead_tuples) +
+		not_negative(record->lost_tids);
+	input->restarted_before = record->gave_up != 0;
 }

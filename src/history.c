@@ -71,15 +71,17 @@ history_expected_work(const RunRecord *runs, int nruns)
 }
 
 /*
- * Has a cycle been given up because its head was in worse need and out of reach,
- * and no cycle been completed since?  From the table's last runs, newest first.
+ * Keep of these runs those that tell how long one may last: those that ended by their
+ * maximum duration only if the one in question has one, too (limited).  Returns how
+ * many are left.
  */
-bool
-history_gave_up(const RunRecord *runs, int nruns)
+int
+history_that_counts(RunRecord *runs, int nruns, bool limited)
 {
-	for (int i = 0; i < nruns && runs[i].stop != CYCLE_FINISHED; i++)
-		if (runs[i].decision.plan == PLAN_RESTART &&
-			runs[i].decision.reason == BECAUSE_HEAD_OUT_OF_REACH)
-			return true;
-	return false;
+	int			kept = 0;
+
+	for (int i = 0; i < nruns; i++)
+		if (limited || runs[i].stop != CYCLE_OUT_OF_TIME)
+			runs[kept++] = runs[i];
+	return kept;
 }

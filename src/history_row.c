@@ -121,24 +121,20 @@ history_killed_run(const CycleRecord *record)
 }
 
 /*
- * What the table's last runs tell: how much work one is likely to get done before
- * it is stopped, in pages (0 if no limit is known), and whether a cycle has been
- * given up for the head's sake since one was completed.
+ * How much work is a run on the table likely to get done before it is stopped, in
+ * pages?  0 if no limit is known.  limited: it has a maximum duration.
  */
-void
-history_look_back(Relation rel, double *work_before_stop, bool *gave_up)
+double
+history_work_before_stop(Relation rel, bool limited)
 {
 	TableKey	key = cycle_key(rel);
 	RunRecord  *runs;
 	int			nruns;
+	double		work = 0;
 
-	*work_before_stop = 0;
-	*gave_up = false;
 	if (store_last_runs(&key, &runs, &nruns, HISTORY_RUNS) == STORE_OK)
-	{
-		*work_before_stop = history_expected_work(runs, nruns);
-		*gave_up = history_gave_up(runs, nruns);
-	}
+		work = history_expected_work(runs, history_that_counts(runs, nruns, limited));
 	if (runs != NULL)
 		pfree(runs);
+	return work;
 }

@@ -88,14 +88,16 @@ plan_work(VacuumRun *run)
 }
 
 /*
- * Gather what the decision rests on, but for who asks (mode, may_leave_head).
+ * Gather what the decision rests on, but for who asks (mode, may_leave_head) and how
+ * long that is likely to last (expected_work); wraps_anew: see facts_of_record().
  * record is what there is to continue, or NULL; rel_blocks the table's size.  fresh:
  * statistics as they are now, not as this transaction has read them before.  The
  * table and its indexes are locked; reading the map may throw.
  */
 void
 plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks,
-		   const CycleRecord *record, bool aggressive, bool fresh, DecisionInput *input)
+		   const CycleRecord *record, bool aggressive, bool fresh, bool wraps_anew,
+		   DecisionInput *input)
 {
 	BlockNumber cursor = record != NULL ? record->next_block : 0;
 	Estimate	now = {0};
@@ -104,10 +106,9 @@ plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks
 	estimate_rows(rel, fresh, &now);
 	estimate_indexes(indexes, nindexes, NULL, &now);
 	if (record != NULL)
-		facts_of_record(record, rel_blocks, &now, instance_vouches_for(record), input);
+		facts_of_record(record, rel_blocks, &now, instance_vouches_for(record), wraps_anew, input);
 	else
 		facts_of_table(rel_blocks, &now, input);
-	history_look_back(rel, &input->expected_work, &input->restarted_before);
 
 	/* an aggressive run is for the sake of the whole table */
 	input->restarted_before |= aggressive;
@@ -162,7 +163,8 @@ plan_decide(VacuumRun *run, const CycleRecord *record)
 	DecisionInput *facts = &run->facts;
 
 	plan_facts(run->rel, run->indexes, run->nindexes, run->rel_blocks, record,
-			   run->pages.aggressive, true, facts);
+			   run->pages.aggressive, true, plan_wraps_anew(run), facts);
+	facts->expected_work = history_work_before_stop(run->rel, run->cycle.max_duration != 0);
 	facts->mode = mode_asked_for();
 	facts->may_leave_head = server_is_autovacuum_worker() ||
 		(options->resume_given && options->resume == RESUME_OPTION_ON);
@@ -174,25 +176,49 @@ plan_decide(VacuumRun *run, const CycleRecord *record)
 }
 
 /*
- * How many dead rows a run that has left the head to a later one has left there: what
- * was estimated when that was decided, and the head's share of those that died since.
- * Those that the cycle's scan could not remove are counted elsewhere.
+ * Does a wrap that an earlier run has begun have to begin anew?  VACUUM's promise
+ * (R10) holds from when it began; autovacuum has made none, nor has a VACUUM that may
+ * take a certain time only.
+ */
+bool
+plan_wraps_anew(VacuumRun *run)
+{
+	return !server_is_autovacuum_worker() && run->cycle.max_duration == 0;
+}
+
+/* Up to which block has the run left the head to a later one? */
+static BlockNumber
+left_below(VacuumRun *run)
+{
+	if (!run->cycle.resumed)
+		return 0;
+	if (!run->wraps)
+		return Min(run->first_block, run->rel_blocks);
+	return plan_wraps_anew(run) ? 0 : Min(run->wrap_from, run->rel_blocks);
+}
+
+/*
+ * How many dead rows a run that has left the head to a later one, or the part that an
+ * earlier run's wrap has been to, has left there: what was estimated when that was
+ * decided, and its share of those that died since.  Those that the cycle's scan could
+ * not remove are counted elsewhere.
  */
 double
 plan_dead_rows_left(VacuumRun *run)
 {
 	const Decision *decision = &run->decision;
+	BlockNumber end = left_below(run);
+	double		head_pages = Max((double) run->facts.behind, 1);
 	double		dead_then = run->facts.dead_now;
 	double		dead_now;
 	double		pages;
-	double		rows = decision->head_dead;
+	double		share = 1;
+	double		rows = decision->head_dead - run->cycle.base.counters.left_dead_tuples;
 
-	if (!run->cycle.resumed || run->wraps)
-		return 0;
-
-	pages = vm_count_unskippable(run->rel, 0, Min(run->first_block, run->rel_blocks), false);
-	if (pages == 0)
-		return 0;				/* what was taken for the head's is the tail's */
+	if (end == 0 || (pages = vm_count_unskippable(run->rel, 0, end, false)) == 0)
+		return 0;				/* what was taken for the head's is elsewhere */
+	if (run->wraps)
+		share = Min(pages / head_pages, 1);
 
 	dead_now = server_dead_rows(run->rel, true);
 	if (dead_then >= 0 && dead_now >= dead_then)
@@ -204,5 +230,5 @@ plan_dead_rows_left(VacuumRun *run)
 			pages -= run->cycle.base.estimate.pending_pages;
 		rows = Max(rows, pages);
 	}
-	return Max(rows - run->facts.dead_left, 0);
+	return Max(rows * share, 0);
 }

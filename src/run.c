@@ -93,7 +93,6 @@ vacuum_run(Relation rel, struct VacuumParams *params, BufferAccessStrategy strat
 	plan_work(run);
 	run_check_failsafe(run);	/* before any parallel worker is started */
 	indexes_prepare(run);
-	cycle_load_pending(run);
 
 	/* from here on there is something to lose, whichever way we are stopped */
 	if (!exit_callback_registered)
@@ -102,6 +101,7 @@ vacuum_run(Relation rel, struct VacuumParams *params, BufferAccessStrategy strat
 	current_run = run;
 	PG_TRY();
 	{
+		cycle_load_pending(run);
 		covered = cover_table(run);
 		if (covered == STEP_DONE)
 			clean_up(run);
@@ -343,8 +343,7 @@ wrap(VacuumRun *run)
 
 	dead_tids_begin_lower(&run->dead);
 	result = scan_range(run, run->wrap_from, run->first_block, true);
-	if (result == STEP_DONE && run->wrap_from > 0 && !server_is_autovacuum_worker() &&
-		run->cycle.max_duration == 0)
+	if (result == STEP_DONE && run->wrap_from > 0 && plan_wraps_anew(run))
 	{
 		run->wrapped_from_there = true;
 		dead_tids_begin_lower(&run->dead);
@@ -491,6 +490,11 @@ static void
 update_catalog(VacuumRun *run)
 {
 	BlockNumber all_visible;
+	double		left = plan_dead_rows_left(run);
+
+	/* they were counted as live ones when their pages were scanned */
+	run->new_live_tuples = Max(run->new_live_tuples - left, Min(run->new_live_tuples, 0));
+	run->new_rel_tuples = Max(run->new_rel_tuples - left, 0);
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_FINAL_CLEANUP);
 
@@ -523,5 +527,5 @@ update_catalog(VacuumRun *run)
 	 * the head is reported, and brings it about when there is enough of it (R10).
 	 */
 	server_report_vacuum(run->rel, Max(run->new_live_tuples, 0),
-						 run->new_rel_tuples - Max(run->new_live_tuples, 0) + plan_dead_rows_left(run));
+						 run->new_rel_tuples - Max(run->new_live_tuples, 0) + left);
 }

@@ -155,7 +155,7 @@ subtest 'from the store alone' => sub {
 	is($saved->[0]{estimates}, 'saved', '  but says that it goes by what was saved');
 	my $text = '';
 	IPC::Run::run([ $tool, 'explain', '-D', $node->data_dir, 'public.saved' ], '>', \$text);
-	like($text, qr/^Next vacuum of public\.saved, by autovacuum; .* estimates that were saved$/m, '  in text, too');
+	like($text, qr/^Next vacuum of public\.saved, by autovacuum; .* estimates that were saved, for mode auto$/m, '  in text, too');
 
 	($status, $saved, $complaint) = explained('nobody');
 	is($status, 1, 'of a table that is not in the store it can say nothing');

@@ -13,7 +13,8 @@ use Oracle;
 use Pass;
 use Resume;
 
-my $node = between_node('reach');
+# Slices tell about those that have a maximum duration, too, however long
+my $node = between_node('reach', conf => "vacuum_resume.max_duration = '1h'\n");
 
 # Each run is stopped after 31 pages, until the last one is a little beyond the middle.
 my $pages = 240;

@@ -674,7 +674,16 @@ sub stop_vacuum
 		$place =~ s/'/''/g;
 		@stop{qw(pid scanned vacuumed)} = split /\|/, $node->safe_psql('postgres',
 			"SELECT * FROM meet_vacuum('$table', '$opt{phase}', '$place', '$way')");
-		$stop{pid} = $node->safe_psql('postgres', $opt{victim}) if $opt{victim};
+		if ($opt{victim})
+		{
+			# a worker may have to start yet
+			for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+			{
+				$stop{pid} = $node->safe_psql('postgres', $opt{victim});
+				last if $stop{pid} ne '';
+				usleep(100_000);
+			}
+		}
 	}
 	crash_node($node, $way, $stop{pid}) if $way =~ /^(fast|immediate|kill_.*)$/;
 

@@ -112,15 +112,15 @@ print_saved(const CycleRecord *cycle, const RunRecord *runs, int nruns, const ch
 			runs[i].key.relation == cycle->key.relation)
 			own[nown++] = runs[i];
 
-	facts_of_record(cycle, cycle->rel_blocks, &cycle->estimate, true, &input);
-	input.expected_work = history_expected_work(own, nown);
-	input.restarted_before = history_gave_up(own, nown);
+	facts_of_record(cycle, cycle->rel_blocks, &cycle->estimate, true,
+					pg_strcasecmp(by, "VACUUM") == 0, &input);
+	input.expected_work = history_expected_work(own, history_that_counts(own, nown, false));
 	input.may_leave_head = pg_strcasecmp(by, "VACUUM") != 0;
 	input.mode = pg_strcasecmp(by, "VACUUM (RESUME)") == 0 ? DECIDE_RESUME : DECIDE_AUTO;
 	decide(&input, &decision);
 	pg_free(own);
 
-	print_title(cycle, by, "the server does not tell, these are the estimates that were saved",
+	print_title(cycle, by, "the server does not tell, these are the estimates that were saved, for mode auto",
 				format);
 	for (int plan = 0; plan < VACUUM_PLANS; plan++)
 	{
