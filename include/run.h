@@ -149,6 +149,7 @@ typedef struct CycleState
 
 	IndexRecord *indexes;		/* parallel to the run's indexes */
 	XLogRecPtr	lsn;			/* R1: what we know rests on WAL up to here */
+	bool		cutoffs_flushed;	/* is WAL on disk up to when the cutoffs were taken? */
 	instr_time	last_save;
 	instr_time	started;
 	int			max_duration;	/* milliseconds, 0 = no limit */

@@ -216,6 +216,9 @@ cycle_why_not(Relation rel, const Cutoffs *cutoffs, bool aggressive, const Cycle
 {
 	const char *why = foreign_record(rel, record);
 
+	/* R12: nor does anybody know what has become of what was frozen */
+	if (why == NULL && aggressive && !instance_vouches_for(record))
+		why = "an aggressive vacuum cannot rely on what was frozen before";
 	return why != NULL ? why : broken_promise(cutoffs, aggressive, record);
 }
 
@@ -260,6 +263,8 @@ cycle_take_up(VacuumRun *run)
 	cycle->phase = CYCLE_SCANNING;
 	cycle->may_reap = true;
 	cycle->set_number = 1;
+	cycle->rewrite_chunks = true;	/* whatever an earlier cycle may have left in the store */
+	cycle->drop_indexes = true;
 	if (run->pages.aggressive)
 		cycle->promise = own_promise(&run->pages.cutoffs);
 	cycle->reap_stretch = FIRST_REAP_STRETCH;
@@ -307,6 +312,7 @@ cycle_take_up(VacuumRun *run)
 		return false;
 	}
 
+	cycle->rewrite_chunks = false;
 	cycle->resumed = true;
 	cycle->recorded = true;
 	cycle->gave_up = base->gave_up != 0;
@@ -325,7 +331,12 @@ cycle_take_up(VacuumRun *run)
 	if (base->lost_tids > 0)
 		run->wrap_from = 0;		/* they may be anywhere */
 	run->reread_pending = run->decision.reread_pending;
-	run->skipped_all_visible = base->skipped_all_visible != 0;
+
+	/*
+	 * R7, R12: if others may have written to the cluster, or put an earlier state in
+	 * its place, the carry proves nothing.
+	 */
+	run->skipped_all_visible = base->skipped_all_visible != 0 || !instance_vouches_for(base);
 	cycle->promise = (Promise) {.xid = base->promise_xid, .mxid = base->promise_mxid,
 		.xid_age = base->promise_xid_age, .mxid_age = base->promise_mxid_age};
 	take_over_carry(run, base);
@@ -806,6 +817,11 @@ rests_on_indexes(VacuumRun *run)
  * pages than we have looked at the LSNs of: where another backend had removed an
  * entry before we came there, on its WAL.  A record of our own that does nothing
  * is behind all of that.
+ *
+ * So does the carry: no XID before the run's OldestXmin will be found on pages that
+ * were not scanned yet.  That is so once the records of those XIDs' ends are on disk; a
+ * crash before would have the XIDs handed out again.  Each run's first save
+ * therefore writes such a record, too.
  */
 static void
 flush_wal(VacuumRun *run)
@@ -819,7 +835,8 @@ flush_wal(VacuumRun *run)
 		lsn = XactLastRecEnd;
 
 	/* nor can a page that is damaged make us wait for WAL that is not there yet */
-	if ((RelationNeedsWAL(run->rel) && rests_on_indexes(run)) || lsn > GetXLogInsertRecPtr())
+	if (!run->cycle.cutoffs_flushed ||
+		(RelationNeedsWAL(run->rel) && rests_on_indexes(run)) || lsn > GetXLogInsertRecPtr())
 	{
 		char		nothing = 0;
 
@@ -830,6 +847,7 @@ flush_wal(VacuumRun *run)
 	}
 	if (!XLogRecPtrIsInvalid(lsn))
 		XLogFlush(lsn);
+	run->cycle.cutoffs_flushed = true;
 }
 
 /*

@@ -31,7 +31,8 @@ data_file_exists(void)
 
 /*
  * Inode and birth time of a file, "none" if there is no such file, as text of at
- * most FILE_IDENTITY_BYTES and without a line feed.
+ * most FILE_IDENTITY_BYTES and without a line feed.  If it cannot be told, a text
+ * that no file has twice.
  */
 void
 file_identity(const char *path, char *text)
@@ -39,7 +40,18 @@ file_identity(const char *path, char *text)
 	struct statx file;
 
 	if (statx(AT_FDCWD, path, 0, STATX_INO | STATX_BTIME, &file) != 0)
-		snprintf(text, FILE_IDENTITY_BYTES, "none");
+	{
+		uint64		nonce = 0;
+
+		if (errno == ENOENT)
+			snprintf(text, FILE_IDENTITY_BYTES, "none");
+		else
+		{
+			/* refused (older container runtimes do): it is not known to be any file */
+			(void) pg_strong_random(&nonce, sizeof(nonce));
+			snprintf(text, FILE_IDENTITY_BYTES, "unknown " UINT64_FORMAT, nonce);
+		}
+	}
 	else
 		snprintf(text, FILE_IDENTITY_BYTES, "inode %llu born %lld.%09u",
 				 (unsigned long long) file.stx_ino,

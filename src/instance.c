@@ -330,15 +330,22 @@ destroy_note(bool was_noted)
 	return emptied;
 }
 
+/* Is the store that the note stands for at its place? */
+static bool
+is_store_of(const Note *note)
+{
+	char		store_file[FILE_IDENTITY_BYTES];
+
+	file_identity(DATA_PATH, store_file);
+	return strcmp(store_file, note->store_file) == 0;
+}
+
 /* Does the note prove that no other server ran on this directory since? */
 static bool
 note_is_proof(const Note *note, const ControlFileData *control)
 {
-	char		store_file[FILE_IDENTITY_BYTES];
-
 	/* a store that was away may have missed a vacuum of our own */
-	file_identity(DATA_PATH, store_file);
-	if (strcmp(store_file, note->store_file) != 0)
+	if (!is_store_of(note))
 		return false;
 
 	if (control->system_identifier != note->system_identifier)
@@ -410,7 +417,10 @@ choose_id(void)
 			"there is no valid note of what it has to be";
 	}
 	else if (noted && have_own_id)
-		keep = memcmp(note.id, own_id, INSTANCE_ID_BYTES) == 0;
+	{
+		/* the same goes for one that is away while a backend's crash is dealt with */
+		keep = memcmp(note.id, own_id, INSTANCE_ID_BYTES) == 0 && is_store_of(&note);
+	}
 	else if (noted && read_control(&control))
 	{
 		/* the latest state is this one, whoever ran since */
@@ -446,7 +456,9 @@ choose_id(void)
 	have_own_id = true;
 
 	shared->store_was_seen = data_file_exists();
-	shared->records_known = !shared->store_was_seen;
+
+	/* where there has never been a store, none can come back */
+	shared->records_known = !shared->store_was_seen && pg_atomic_read_u64(&enduring->stamp) == 0;
 
 	if (after_clean_stop)
 		shared->boot = note.boot;
