@@ -277,9 +277,13 @@ cycle_take_up(VacuumRun *run)
 	if (!cycle->keeps_record)
 		return false;
 
-	/* for a decision to come, should the run be stopped before it counts more */
-	estimate_rows(run->rel, true, &cycle->estimate);
+	/*
+	 * For a decision to come, should the run be stopped before it counts more.  Not
+	 * the threshold: a TOAST table's has to be looked up.
+	 */
+	cycle->estimate.dead_rows = server_dead_rows(run->rel, true);
 	cycle->estimate.dead_rows_at_start = cycle->estimate.dead_rows;
+	cycle->estimate.live_rows = run->rel->rd_rel->reltuples;
 
 	result = store_find(&key, base);
 	if (result == STORE_NOT_FOUND)
