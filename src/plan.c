@@ -208,17 +208,20 @@ plan_dead_rows_left(VacuumRun *run)
 {
 	const Decision *decision = &run->decision;
 	BlockNumber end = left_below(run);
-	double		head_pages = Max((double) run->facts.behind, 1);
 	double		dead_then = run->facts.dead_now;
 	double		dead_now;
 	double		pages;
 	double		share = 1;
+	double		least = 0;
 	double		rows = decision->head_dead - run->cycle.base.counters.left_dead_tuples;
 
 	if (end == 0 || (pages = vm_count_unskippable(run->rel, 0, end, false)) == 0)
 		return 0;				/* what was taken for the head's is elsewhere */
+	/* of the pages with such rows, the wrap has been to some; the others have one at least */
 	if (run->wraps)
-		share = Min(pages / head_pages, 1);
+		share = pages / (pages + run->done.rescanned_pages);
+	if (run->wraps && run->vacuum_indexes)
+		least = pages;
 
 	dead_now = server_dead_rows(run->rel, true);
 	if (dead_then >= 0 && dead_now >= dead_then)
@@ -230,5 +233,5 @@ plan_dead_rows_left(VacuumRun *run)
 			pages -= run->cycle.base.estimate.pending_pages;
 		rows = Max(rows, pages);
 	}
-	return Max(rows * share, 0);
+	return Max(rows * share, least);
 }
