@@ -74,7 +74,8 @@ subtest 'no space left' => sub {
 
 	$session->query_safe("SET $Resume::saving; SET vacuum_cost_delay = 1");
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');
-	$node->safe_psql('postgres', 'SELECT pg_switch_wal()');
+	# somebody else makes the segment
+	$node->safe_psql('postgres', q{SELECT pg_switch_wal(); SELECT pg_logical_emit_message(true, '', '')});
 	system_or_bail('prlimit', "--pid=$pid", '--fsize=65536:unlimited');
 	$session->query('VACUUM (VERBOSE, PROCESS_TOAST off) narrow');
 
