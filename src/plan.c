@@ -221,7 +221,7 @@ plan_dead_rows_left(VacuumRun *run)
 	if (run->wraps)
 		share = pages / (pages + run->done.rescanned_pages);
 	if (run->wraps && run->vacuum_indexes)
-		least = pages;
+		least = Max(pages - run->cycle.base.counters.left_dead_tuples, 0);
 
 	dead_now = server_dead_rows(run->rel, true);
 	if (dead_then >= 0 && dead_now >= dead_then)
