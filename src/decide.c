@@ -199,7 +199,7 @@ decide_reason_text(DecideReason reason)
 		case BECAUSE_NOTHING_AHEAD:
 			return "nothing is left to do in the tail";
 		case BECAUSE_TAIL_PAYS_MORE:
-			return "the tail alone is worth as much per page, or more";
+			return "the tail alone is worth at least as much per page";
 		case BECAUSE_HEAD_PAYS:
 			return "the head is worth its pages";
 		case BECAUSE_HEAD_OUT_OF_REACH:

@@ -34,7 +34,7 @@ my %deaths = (
 
 my $promise = 'what is dead in the head has to be removed as well';
 my $over_threshold = 'the head has more dead rows than the vacuum threshold';
-my $tail_pays = 'the tail alone is worth as much per page, or more';
+my $tail_pays = 'the tail alone is worth at least as much per page';
 my $head_pays = 'the head is worth its pages';
 my $asked = 'it was asked to start over';
 my $others = 'the table may have been vacuumed by others meanwhile';

@@ -29,7 +29,7 @@ my %deaths = (
 
 my $promise = 'what is dead in the head has to be removed as well';
 my $over_threshold = 'the head has more dead rows than the vacuum threshold';
-my $tail_pays = 'the tail alone is worth as much per page, or more';
+my $tail_pays = 'the tail alone is worth at least as much per page';
 my $out_of_reach = 'the head is worth more per page and would not be reached';
 
 # A table whose vacuum is interrupted, whereupon rows die. Returns their number.
