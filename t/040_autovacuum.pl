@@ -126,7 +126,9 @@ is($node->safe_psql('postgres',
 
 my $session = $node->background_psql('postgres');
 $session->query_safe("BEGIN; SET LOCAL lock_timeout = '30s'; LOCK TABLE slow");
-pass('a lock request gets the table from it');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM pg_locks
+		WHERE relation = 'slow'::regclass AND mode = 'AccessExclusiveLock' AND granted}),
+	1, 'a lock request gets the table from it');
 my $cancelled = qr/ERROR:  canceling autovacuum task\n.*?CONTEXT:  (.*?)\n\t(.*?)\n/s;
 $node->wait_for_log($cancelled, $position);
 my ($where, $what) = log_since($node, $position) =~ $cancelled;
