@@ -31,7 +31,7 @@ extern void cycle_finished(VacuumRun *run);
 extern TableKey cycle_key(Relation rel);
 extern const char *cycle_why_not(Relation rel, const Cutoffs *cutoffs, bool aggressive,
 								 const CycleRecord *record);
-extern uint64 full_xid(TransactionId xid);
+extern uint64 cycle_full_xid(TransactionId xid);
 extern void cycle_forget(Relation rel, const char *why);
 
 /*

@@ -12,6 +12,7 @@
 
 extern void estimate_pages(Relation rel, BlockNumber cursor, BlockNumber rel_blocks,
 						   bool aggressive, Estimate *estimate);
+extern double estimate_threshold(Relation rel);
 extern void estimate_rows(Relation rel, bool fresh, Estimate *estimate);
 extern const AutoVacOpts *estimate_autovacuum_options(Relation rel);
 extern void estimate_indexes(Relation *indexes, int nindexes, const bool *done,

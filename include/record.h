@@ -124,6 +124,15 @@ typedef struct LiveRange
 	float		left_dead_tuples;	/* dead rows that could not be removed */
 } LiveRange;
 
+/* R7: what an aggressive run has to freeze, as full XID and MXID; xid 0 if nothing */
+typedef struct Promise
+{
+	uint64_t	xid;			/* its FreezeLimit ... */
+	uint64_t	mxid;			/* ... and MultiXactCutoff, */
+	uint32_t	xid_age;		/* and how far these lay before its OldestXmin */
+	uint32_t	mxid_age;		/* and OldestMxact */
+} Promise;
+
 /*
  * What the decision between resuming and starting over rests on, as it was when
  * the record was saved.
@@ -224,11 +233,7 @@ typedef struct CycleRecord
 	uint64_t	carry_xid;
 	uint64_t	carry_mxid;
 
-	/* what the cycle's first run had to freeze, if it was aggressive (R7); or 0 */
-	uint64_t	promise_xid;	/* its FreezeLimit ... */
-	uint64_t	promise_mxid;	/* ... and MultiXactCutoff, */
-	uint32_t	promise_xid_age;	/* and how far these lay before its OldestXmin */
-	uint32_t	promise_mxid_age;	/* and OldestMxact */
+	Promise		promise;		/* of the cycle's first run (R7) */
 
 	/* pending TIDs */
 	uint64_t	set_number;		/* counts the sets of this cycle (R11) */

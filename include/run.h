@@ -98,15 +98,6 @@ typedef struct RunCounters
 	BlockNumber taken_over_pages;
 } RunCounters;
 
-/* R7: what an aggressive run has to freeze, as full XID and MXID; 0 if nothing. */
-typedef struct Promise
-{
-	uint64		xid;
-	uint64		mxid;
-	uint32		xid_age;		/* before the run's oldest_xmin and oldest_mxid */
-	uint32		mxid_age;
-} Promise;
-
 /* The cycle that the run belongs to, and its record in the store. */
 typedef struct CycleState
 {

@@ -70,7 +70,7 @@ cycle_key(Relation rel)
 
 /* A 32-bit XID of about now as one that never wraps around. */
 uint64
-full_xid(TransactionId xid)
+cycle_full_xid(TransactionId xid)
 {
 	FullTransactionId next = ReadNextFullTransactionId();
 	uint32		epoch = EpochFromFullTransactionId(next);
@@ -151,7 +151,7 @@ foreign_record(Relation rel, const CycleRecord *record)
 static Promise
 own_promise(const Cutoffs *cutoffs)
 {
-	return (Promise) {.xid = full_xid(cutoffs->freeze_limit),
+	return (Promise) {.xid = cycle_full_xid(cutoffs->freeze_limit),
 		.mxid = cutoffs->multixact_cutoff,
 		.xid_age = cutoffs->oldest_xmin - cutoffs->freeze_limit,
 		.mxid_age = cutoffs->oldest_mxid - cutoffs->multixact_cutoff};
@@ -177,7 +177,7 @@ satisfies(uint64 carry_xid, MultiXactId carry_mxid, const Promise *promise)
 static const char *
 broken_promise(const Cutoffs *cutoffs, bool aggressive, const CycleRecord *record)
 {
-	const Promise first = {.xid = record->promise_xid, .mxid = record->promise_mxid};
+	const Promise *first = &record->promise;
 	Promise		own = own_promise(cutoffs);
 
 	if (!aggressive)
@@ -186,8 +186,8 @@ broken_promise(const Cutoffs *cutoffs, bool aggressive, const CycleRecord *recor
 		return "an aggressive vacuum has to scan pages that were skipped";
 	if (satisfies(record->carry_xid, record->carry_mxid, &own))
 		return NULL;
-	if (first.xid != 0 && satisfies(record->carry_xid, record->carry_mxid, &first) &&
-		record->promise_xid_age <= own.xid_age && record->promise_mxid_age <= own.mxid_age)
+	if (first->xid != 0 && satisfies(record->carry_xid, record->carry_mxid, first) &&
+		first->xid_age <= own.xid_age && first->mxid_age <= own.mxid_age)
 		return NULL;
 	return "an aggressive vacuum has to freeze more than was frozen";
 }
@@ -202,9 +202,9 @@ cycle_keeps_promise(VacuumRun *run)
 	const Carry *carry = &run->pages.carry;
 	Promise		own = own_promise(&run->pages.cutoffs);
 
-	return satisfies(full_xid(carry->xid), carry->mxid, &own) ||
+	return satisfies(cycle_full_xid(carry->xid), carry->mxid, &own) ||
 		(run->cycle.promise.xid != 0 &&
-		 satisfies(full_xid(carry->xid), carry->mxid, &run->cycle.promise));
+		 satisfies(cycle_full_xid(carry->xid), carry->mxid, &run->cycle.promise));
 }
 
 /*
@@ -230,9 +230,9 @@ take_over_carry(VacuumRun *run, const CycleRecord *record)
 	Carry	   *carry = &run->pages.carry;
 
 	/* somebody else's vacuum may have frozen beyond the carry since */
-	if (record->carry_xid < full_xid(cutoffs->relfrozenxid))
+	if (record->carry_xid < cycle_full_xid(cutoffs->relfrozenxid))
 		carry->xid = cutoffs->relfrozenxid;
-	else if (record->carry_xid < full_xid(carry->xid))
+	else if (record->carry_xid < cycle_full_xid(carry->xid))
 		carry->xid = (TransactionId) record->carry_xid;
 
 	if (MultiXactIdPrecedes((MultiXactId) record->carry_mxid, cutoffs->relminmxid))
@@ -277,13 +277,9 @@ cycle_take_up(VacuumRun *run)
 	if (!cycle->keeps_record)
 		return false;
 
-	/*
-	 * For a decision to come, should the run be stopped before it counts more.  Not
-	 * the threshold: a TOAST table's has to be looked up.
-	 */
-	cycle->estimate.dead_rows = server_dead_rows(run->rel, true);
+	/* for a decision to come, should the run be stopped before it counts more */
+	estimate_rows(run->rel, true, &cycle->estimate);
 	cycle->estimate.dead_rows_at_start = cycle->estimate.dead_rows;
-	cycle->estimate.live_rows = run->rel->rd_rel->reltuples;
 
 	result = store_find(&key, base);
 	if (result == STORE_NOT_FOUND)
@@ -341,8 +337,7 @@ cycle_take_up(VacuumRun *run)
 	 * its place, the carry proves nothing.
 	 */
 	run->skipped_all_visible = base->skipped_all_visible != 0 || !instance_vouches_for(base);
-	cycle->promise = (Promise) {.xid = base->promise_xid, .mxid = base->promise_mxid,
-		.xid_age = base->promise_xid_age, .mxid_age = base->promise_mxid_age};
+	cycle->promise = base->promise;
 	take_over_carry(run, base);
 	return true;
 }
@@ -719,6 +714,8 @@ take_estimate(VacuumRun *run, CycleStop stop)
 		HOLD_INTERRUPTS();
 		estimate_pages(run->rel, cursor, run->rel_blocks, run->pages.aggressive, estimate);
 		estimate_rows(run->rel, true, estimate);
+		if (stop == CYCLE_RUNNING)
+			estimate->threshold = estimate_threshold(run->rel);
 		if (run->indexes != NULL)
 			estimate_indexes(run->indexes, run->nindexes, index_done, estimate);
 		RESUME_INTERRUPTS();
@@ -769,12 +766,9 @@ describe(VacuumRun *run, CycleStop stop)
 	record.wrap_next_block = run->scan.wrapping ? run->scan.next_block : 0;
 	record.nonempty_pages = run_nonempty_pages(run);
 	record.skipped_all_visible = run->skipped_all_visible;
-	record.carry_xid = full_xid(run->pages.carry.xid);
+	record.carry_xid = cycle_full_xid(run->pages.carry.xid);
 	record.carry_mxid = run->pages.carry.mxid;
-	record.promise_xid = cycle->promise.xid;
-	record.promise_mxid = cycle->promise.mxid;
-	record.promise_xid_age = cycle->promise.xid_age;
-	record.promise_mxid_age = cycle->promise.mxid_age;
+	record.promise = cycle->promise;
 	record.set_number = cycle->set_number;
 	record.reap_next_block = cycle->reaped_below;
 	record.reap_until_block = cycle->reap_until;

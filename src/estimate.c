@@ -66,9 +66,13 @@ estimate_autovacuum_options(Relation rel)
 	return options != NULL ? &options->autovacuum : NULL;
 }
 
-/* The table's own setting if it has one, else the server's. */
-static double
-vacuum_threshold(Relation rel)
+/*
+ * For how many dead rows autovacuum would come: by the table's own setting if it has
+ * one, else the server's.  Looks into the catalog for a TOAST table's, and so is not for
+ * a run that is being stopped: it could wait for a lock there.
+ */
+double
+estimate_threshold(Relation rel)
 {
 	const AutoVacOpts *options = estimate_autovacuum_options(rel);
 	double		base = autovacuum_vac_thresh;
@@ -83,16 +87,14 @@ vacuum_threshold(Relation rel)
 }
 
 /*
- * Ask the statistics for the table's rows, and for how many dead ones autovacuum
- * would come; fresh: not what this transaction has read of them before.  The caller
- * has the table locked.
+ * Ask the statistics for the table's rows; fresh: not what this transaction has read
+ * of them before.  The caller has the table locked.
  */
 void
 estimate_rows(Relation rel, bool fresh, Estimate *estimate)
 {
 	estimate->dead_rows = server_dead_rows(rel, fresh);
 	estimate->live_rows = rel->rd_rel->reltuples;
-	estimate->threshold = vacuum_threshold(rel);
 }
 
 /*

@@ -22,10 +22,10 @@
 #include "attach.h"
 #include "cycle.h"
 #include "drop.h"
+#include "estimate.h"
 #include "history_row.h"
 #include "store.h"
 #include "version.h"
-#include "vm.h"
 
 /* PGDLLEXPORT is empty before server 16; everything else of ours is hidden. */
 #pragma GCC visibility push(default)
@@ -75,11 +75,11 @@ count_pages(const CycleRecord *record, BlockNumber *ahead, BlockNumber *behind)
 		(rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_TOASTVALUE ||
 		 rel->rd_rel->relkind == RELKIND_MATVIEW))
 	{
-		BlockNumber blocks = RelationGetNumberOfBlocks(rel);
-		BlockNumber cursor = Min(record->next_block, blocks);
+		Estimate	estimate = {0};
 
-		*behind = vm_count_unskippable(rel, 0, cursor, false);
-		*ahead = vm_count_unskippable(rel, cursor, blocks, false);
+		estimate_pages(rel, record->next_block, RelationGetNumberOfBlocks(rel), false, &estimate);
+		*behind = estimate.behind;
+		*ahead = estimate.ahead;
 		counted = true;
 	}
 	relation_close(rel, AccessShareLock);

@@ -34,7 +34,7 @@ history_begin(VacuumRun *run)
 	row->autovacuum = server_is_autovacuum_worker();
 	row->aggressive = run->pages.aggressive;
 	row->rel_blocks = run->rel_blocks_at_start;
-	row->frozenxid_before = full_xid(run->pages.cutoffs.relfrozenxid);
+	row->frozenxid_before = cycle_full_xid(run->pages.cutoffs.relfrozenxid);
 	strlcpy(row->schema_name, run->schema_name, sizeof(row->schema_name));
 	strlcpy(row->table_name, run->table_name, sizeof(row->table_name));
 
@@ -105,7 +105,7 @@ history_row(VacuumRun *run, CycleStop stop)
 		row.reaped_pages + row.index_pages;
 
 	row.frozenxid_after = stop == CYCLE_FINISHED && run->frozenxid_updated ?
-		full_xid(run->new_frozen.xid) : row.frozenxid_before;
+		cycle_full_xid(run->new_frozen.xid) : row.frozenxid_before;
 	return row;
 }
 

@@ -25,7 +25,8 @@
  *
  * In every other case (a server without the library ran, a backup was restored,
  * pg_rewind, pg_resetwal, promotion) they do not match, and a new id is drawn.
- * That is always safe; it costs reading the pages of pending TIDs once more.
+ * Then pages of pending TIDs are read once more before these are used (R4), and the
+ * carry is not used at all (R7): what was frozen may not be any more.
  *
  * Under one id, the generation counts the saves that failed.  A run whose save
  * failed goes on as the server's own would, and its record no longer tells the

@@ -104,6 +104,7 @@ plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks
 
 	estimate_pages(rel, cursor, rel_blocks, aggressive, &now);
 	estimate_rows(rel, fresh, &now);
+	now.threshold = estimate_threshold(rel);
 	estimate_indexes(indexes, nindexes, NULL, &now);
 	if (record != NULL)
 		facts_of_record(record, rel_blocks, &now, instance_vouches_for(record), wraps_anew, input);
