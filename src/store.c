@@ -36,9 +36,9 @@
  * the old files.
  *
  * A store that is not this directory's (R3, datafile.c), that is not as the latest
- * save left it, or that LMDB refuses is set aside (renamed, replacing an earlier one that was set aside) and a new one
- * made.  A process that still has the old one open notices by the store epoch in
- * shared memory.
+ * save left it, or that LMDB refuses is set aside (renamed, replacing an earlier one
+ * that was set aside) and a new one made.  A process that still has the old one open
+ * notices by the store epoch in shared memory.
  */
 #include "postgres.h"
 
@@ -1236,53 +1236,16 @@ remove_table(const Request *request)
 	return result;
 }
 
+/*
+ * Read all entries of one database of the store, of one kind and size, into a new
+ * array; backwards from the last one.  Damaged ones are left out.
+ */
 static StoreResult
-list(const Request *request)
+list_entries(const MDB_dbi *dbi, RecordKind kind, size_t bytes, bool backwards,
+			 const char *what, void **entries, int *nentries)
 {
-	CycleRecord **cycles = request->cycles;
-	int		   *ncycles = request->ncycles;
-	StoreResult result;
-	MDB_txn    *txn;
-	MDB_cursor *cursor;
-	MDB_stat	stats;
-	MDB_val		key,
-				data;
-	int			error;
-
-	result = open_store(false);
-	if (result == STORE_OK)
-	{
-		error = begin(MDB_RDONLY, &txn);
-		if (error == 0)
-		{
-			if ((error = mdb_stat(txn, store.cycles, &stats)) == 0 &&
-				(error = mdb_cursor_open(txn, store.cycles, &cursor)) == 0)
-			{
-				*cycles = allocate(stats.ms_entries * sizeof(CycleRecord));
-				for (error = *cycles == NULL ? ENOMEM :
-					 mdb_cursor_get(cursor, &key, &data, MDB_FIRST);
-					 error == 0;
-					 error = mdb_cursor_get(cursor, &key, &data, MDB_NEXT))
-				{
-					if (data.mv_size == sizeof(CycleRecord) &&
-						record_is_sound(data.mv_data, data.mv_size, RECORD_CYCLE, data.mv_size))
-						memcpy(&(*cycles)[(*ncycles)++], data.mv_data, sizeof(CycleRecord));
-					else
-						result = damaged_entry("a record");
-				}
-				mdb_cursor_close(cursor);
-			}
-			mdb_txn_abort(txn);
-		}
-		if (error != 0 && error != MDB_NOTFOUND)
-			result = failed("could not read the store", error);
-	}
-	return result;
-}
-
-static StoreResult
-list_runs(const Request *request)
-{
+	MDB_cursor_op first = backwards ? MDB_LAST : MDB_FIRST;
+	MDB_cursor_op next = backwards ? MDB_PREV : MDB_NEXT;
 	StoreResult result;
 	MDB_txn    *txn;
 	MDB_cursor *cursor;
@@ -1297,19 +1260,18 @@ list_runs(const Request *request)
 	error = begin(MDB_RDONLY, &txn);
 	if (error == 0)
 	{
-		if ((error = mdb_stat(txn, store.runs, &stats)) == 0 &&
-			(error = mdb_cursor_open(txn, store.runs, &cursor)) == 0)
+		if ((error = mdb_stat(txn, *dbi, &stats)) == 0 &&
+			(error = mdb_cursor_open(txn, *dbi, &cursor)) == 0)
 		{
-			*request->runs = allocate(stats.ms_entries * sizeof(RunRecord));
-			for (error = *request->runs == NULL ? ENOMEM :
-				 mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+			*entries = allocate(stats.ms_entries * bytes);
+			for (error = *entries == NULL ? ENOMEM : mdb_cursor_get(cursor, &key, &data, first);
 				 error == 0;
-				 error = mdb_cursor_get(cursor, &key, &data, MDB_PREV))
+				 error = mdb_cursor_get(cursor, &key, &data, next))
 			{
-				if (read_run(&data, &(*request->runs)[*request->nruns]))
-					(*request->nruns)++;
+				if (data.mv_size == bytes && record_is_sound(data.mv_data, bytes, kind, bytes))
+					memcpy((char *) *entries + (*nentries)++ * bytes, data.mv_data, bytes);
 				else
-					result = damaged_entry("a run in the history");
+					result = damaged_entry(what);
 			}
 			mdb_cursor_close(cursor);
 		}
@@ -1318,6 +1280,20 @@ list_runs(const Request *request)
 	if (error != 0 && error != MDB_NOTFOUND)
 		result = failed("could not read the store", error);
 	return result;
+}
+
+static StoreResult
+list(const Request *request)
+{
+	return list_entries(&store.cycles, RECORD_CYCLE, sizeof(CycleRecord), false, "a record",
+						(void **) request->cycles, request->ncycles);
+}
+
+static StoreResult
+list_runs(const Request *request)
+{
+	return list_entries(&store.runs, RECORD_RUN, sizeof(RunRecord), true,
+						"a run in the history", (void **) request->runs, request->nruns);
 }
 
 static StoreResult

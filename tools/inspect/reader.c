@@ -152,27 +152,41 @@ same_table(const TableKey *a, const TableKey *b)
 	return a->database == b->database && a->relation == b->relation;
 }
 
+/* A cursor on one named database, NULL if there is none, and how many entries it has. */
+static int
+open_cursor(MDB_txn *txn, const char *name, MDB_cursor **cursor, size_t *entries)
+{
+	MDB_dbi		dbi;
+	MDB_stat	stats;
+	int			error = mdb_dbi_open(txn, name, 0, &dbi);
+
+	*cursor = NULL;
+	*entries = 0;
+	if (error != 0)
+		return error == MDB_NOTFOUND ? 0 : error;
+	if ((error = mdb_stat(txn, dbi, &stats)) == 0)
+		error = mdb_cursor_open(txn, dbi, cursor);
+	*entries = stats.ms_entries;
+	return error;
+}
+
 /* Read one named database into an array of values of one size. */
 static int
 read_values(MDB_txn *txn, const char *name, RecordKind kind, size_t bytes,
 			void **values, TableKey **tables, int *nvalues,
 			ProblemReport report, void *arg)
 {
-	MDB_dbi		dbi;
 	MDB_cursor *cursor;
-	MDB_stat	stats;
 	MDB_val		key,
 				data;
-	int			error;
+	size_t		entries;
+	int			error = open_cursor(txn, name, &cursor, &entries);
 
 	*nvalues = 0;
-	if ((error = mdb_dbi_open(txn, name, 0, &dbi)) != 0)
-		return error == MDB_NOTFOUND ? 0 : error;
-	if ((error = mdb_stat(txn, dbi, &stats)) != 0 ||
-		(error = mdb_cursor_open(txn, dbi, &cursor)) != 0)
+	if (cursor == NULL)
 		return error;
-	*values = pg_malloc0((stats.ms_entries + 1) * bytes);
-	*tables = pg_malloc0((stats.ms_entries + 1) * sizeof(TableKey));
+	*values = pg_malloc0((entries + 1) * bytes);
+	*tables = pg_malloc0((entries + 1) * sizeof(TableKey));
 	while ((error = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) == 0)
 	{
 		TableKey	table = key_table(&key);
@@ -194,21 +208,17 @@ read_values(MDB_txn *txn, const char *name, RecordKind kind, size_t bytes,
 static int
 read_runs(MDB_txn *txn, StoreContent *content, ProblemReport report, void *arg)
 {
-	MDB_dbi		dbi;
 	MDB_cursor *cursor;
-	MDB_stat	stats;
 	MDB_val		key,
 				data;
-	int			error;
+	size_t		entries;
+	int			error = open_cursor(txn, STORE_RUNS, &cursor, &entries);
 
-	if ((error = mdb_dbi_open(txn, STORE_RUNS, 0, &dbi)) != 0)
-		return error == MDB_NOTFOUND ? 0 : error;
-	if ((error = mdb_stat(txn, dbi, &stats)) != 0 ||
-		(error = mdb_cursor_open(txn, dbi, &cursor)) != 0)
+	if (cursor == NULL)
 		return error;
-	content->runs = pg_malloc0((stats.ms_entries + 1) * sizeof(RunRecord));
+	content->runs = pg_malloc0((entries + 1) * sizeof(RunRecord));
 	for (error = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
-		 error == 0 && content->nruns < (int) stats.ms_entries;
+		 error == 0 && content->nruns < (int) entries;
 		 error = mdb_cursor_get(cursor, &key, &data, MDB_PREV))
 	{
 		RunRecord  *run = &content->runs[content->nruns];
@@ -254,15 +264,13 @@ static int
 check_chunks(MDB_txn *txn, const StoreContent *content, ProblemReport report, void *arg)
 {
 	int64_t    *found = pg_malloc0((content->ncycles + 1) * sizeof(int64_t));
-	MDB_dbi		dbi;
 	MDB_cursor *cursor;
 	MDB_val		key,
 				data;
-	int			error;
+	size_t		entries;
+	int			error = open_cursor(txn, STORE_CHUNKS, &cursor, &entries);
 
-	if ((error = mdb_dbi_open(txn, STORE_CHUNKS, 0, &dbi)) != 0)
-		return error == MDB_NOTFOUND ? 0 : error;
-	if ((error = mdb_cursor_open(txn, dbi, &cursor)) != 0)
+	if (cursor == NULL)
 		return error;
 	while ((error = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) == 0)
 	{
