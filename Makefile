@@ -52,13 +52,13 @@ $(TOOL): $(wildcard $(srcdir)/tools/inspect/*.c $(srcdir)/tools/inspect/*.h $(sr
 		-L$(shell $(PG_CONFIG) --pkglibdir) -L$(libdir) -lpgcommon -lpgport -lpq -llmdb -ljansson -lm
 
 # with assertions, and without the server's headers
-$(srcdir)/t/unit/dead_tids: $(srcdir)/t/unit/dead_tids.c $(srcdir)/src/dead_tids.c $(srcdir)/include/dead_tids.h
+$(srcdir)/t/unit/dead_tids: $(srcdir)/t/unit/dead_tids.c $(srcdir)/t/unit/tap.h $(srcdir)/src/dead_tids.c $(srcdir)/include/dead_tids.h
 	$(CC) -g -O1 -Wall -Wextra -std=c99 -D_DEFAULT_SOURCE -I$(srcdir)/include -o $@ $(filter %.c,$^)
 
-$(srcdir)/t/unit/decide: $(srcdir)/t/unit/decide.c $(srcdir)/src/decide.c $(srcdir)/include/decide.h
+$(srcdir)/t/unit/decide: $(srcdir)/t/unit/decide.c $(srcdir)/t/unit/tap.h $(srcdir)/src/decide.c $(srcdir)/include/decide.h
 	$(CC) -g -O1 -Wall -Wextra -std=c99 -D_DEFAULT_SOURCE -I$(srcdir)/include -o $@ $(filter %.c,$^) -lm
 
-$(srcdir)/t/unit/history: $(srcdir)/t/unit/history.c $(srcdir)/src/history.c $(srcdir)/include/history.h $(srcdir)/include/record.h
+$(srcdir)/t/unit/history: $(srcdir)/t/unit/history.c $(srcdir)/t/unit/tap.h $(srcdir)/src/history.c $(srcdir)/include/history.h $(srcdir)/include/record.h
 	$(CC) -g -O1 -Wall -Wextra -std=c99 -D_DEFAULT_SOURCE -I$(srcdir)/include -o $@ $(filter %.c,$^)
 
 install: install-tool

@@ -32,12 +32,6 @@ my %deaths = (
 	pending => "k % $rows_per_page = 7 AND $block % 4 <> 0 AND $block < $cursor",
 	pending_few => "k % $rows_per_page = 7 AND $block IN (21, 41, 61, 81)");
 
-my $promise = 'what is dead in the head has to be removed as well';
-my $over_threshold = 'the head has more dead rows than the vacuum threshold';
-my $tail_pays = 'the tail alone is worth at least as much per page';
-my $head_pays = 'the head is worth its pages';
-my $asked = 'it was asked to start over';
-my $others = 'the table may have been vacuumed by others meanwhile';
 
 # A table whose vacuum is interrupted, whereupon rows die. Returns their number.
 sub interrupt
@@ -93,42 +87,42 @@ sub scanned_right
 # options and settings these are.
 my @stories = (
 	# VACUUM has promised all that is dead when it begins
-	{ name => 'plain_nothing', dies => 'nothing', plan => 'resume and wrap', because => $promise },
-	{ name => 'plain', dies => 'single', plan => 'resume and wrap', because => $promise },
+	{ name => 'plain_nothing', dies => 'nothing', plan => 'resume and wrap', because => $because{promise} },
+	{ name => 'plain', dies => 'single', plan => 'resume and wrap', because => $because{promise} },
 	{ name => 'plain_resume', dies => 'single', set => 'vacuum_resume.mode = resume',
-		plan => 'resume and wrap', because => $promise },
+		plan => 'resume and wrap', because => $because{promise} },
 	{ name => 'option_auto', dies => 'single', options => 'RESUME auto', set => 'vacuum_resume.mode = restart',
-		plan => 'resume and wrap', because => $promise },
+		plan => 'resume and wrap', because => $because{promise} },
 
 	# VACUUM (RESUME) has not, and comes to the head if it has to, or if it is worth it
-	{ name => 'below', dies => 'single', options => 'RESUME', plan => 'resume', because => $tail_pays },
+	{ name => 'below', dies => 'single', options => 'RESUME', plan => 'resume', because => $because{tail_pays} },
 	{ name => 'above', dies => 'single', threshold => 10, options => 'RESUME',
-		plan => 'resume and wrap', because => $over_threshold },
+		plan => 'resume and wrap', because => $because{over_threshold} },
 	{ name => 'below_scaled', dies => 'single', threshold => 0, scale => 0.01, options => 'RESUME on',
-		plan => 'resume', because => $tail_pays },
+		plan => 'resume', because => $because{tail_pays} },
 	{ name => 'above_scaled', dies => 'single', threshold => 0, scale => 0.002, options => 'RESUME on',
-		plan => 'resume and wrap', because => $over_threshold },
+		plan => 'resume and wrap', because => $because{over_threshold} },
 	{ name => 'worth_it', dies => 'many', threshold => 1000, options => 'RESUME',
-		plan => 'resume and wrap', because => $head_pays },
+		plan => 'resume and wrap', because => $because{head_pays} },
 	{ name => 'option_on', dies => 'single', options => 'RESUME on', set => 'vacuum_resume.mode = restart',
-		plan => 'resume', because => $tail_pays },
+		plan => 'resume', because => $because{tail_pays} },
 
 	# nor has autovacuum
-	{ name => 'worker_below', dies => 'single', worker => 1, plan => 'resume', because => $tail_pays },
+	{ name => 'worker_below', dies => 'single', worker => 1, plan => 'resume', because => $because{tail_pays} },
 	{ name => 'worker_above', dies => 'single', worker => 1, threshold => 10,
-		plan => 'resume and wrap', because => $over_threshold },
+		plan => 'resume and wrap', because => $because{over_threshold} },
 	{ name => 'worker_above_scaled', dies => 'single', worker => 1, threshold => 0, scale => 0.002,
-		plan => 'resume and wrap', because => $over_threshold },
+		plan => 'resume and wrap', because => $because{over_threshold} },
 
 	# and all of them start over if they are asked to
 	{ name => 'restart', dies => 'nothing', set => 'vacuum_resume.mode = restart',
-		plan => 'restart', because => $asked },
+		plan => 'restart', because => $because{asked} },
 	{ name => 'option_off', dies => 'single', options => 'RESUME off', set => 'vacuum_resume.mode = resume',
-		plan => 'restart', because => $asked },
+		plan => 'restart', because => $because{asked} },
 	{ name => 'worker_restart', dies => 'single', worker => 1, mode => 'restart',
-		plan => 'restart', because => $asked },
+		plan => 'restart', because => $because{asked} },
 	{ name => 'worker_resume', dies => 'single', worker => 1, mode => 'resume',
-		plan => 'resume', because => $tail_pays });
+		plan => 'resume', because => $because{tail_pays} });
 
 foreach my $story (@stories)
 {
@@ -169,7 +163,7 @@ foreach my $story (@stories)
 
 # With the statistics gone, each page that has become vacuumable is taken to have a dead
 # row.
-foreach my $story ([ 50, 'resume', $tail_pays ], [ 10, 'resume and wrap', $over_threshold ])
+foreach my $story ([ 50, 'resume', $because{tail_pays} ], [ 10, 'resume and wrap', $because{over_threshold} ])
 {
 	my ($threshold, $plan, $because) = @$story;
 
@@ -196,8 +190,8 @@ foreach my $story ([ 50, 'resume', $tail_pays ], [ 10, 'resume and wrap', $over_
 subtest 'vacuumed by a server without the library' => sub {
 	my %stories = (
 		elsewhere => [ undef, 'restart', 'checking what is pending costs more than starting over' ],
-		elsewhere_resumed => [ 'RESUME', 'resume and wrap', $others ],
-		elsewhere_forced => [ undef, 'resume and wrap', $promise, 'vacuum_resume.mode = resume' ]);
+		elsewhere_resumed => [ 'RESUME', 'resume and wrap', $because{others} ],
+		elsewhere_forced => [ undef, 'resume and wrap', $because{promise}, 'vacuum_resume.mode = resume' ]);
 
 	interrupt($_, 'nothing') foreach sort keys %stories;
 	$node->adjust_conf('postgresql.conf', 'shared_preload_libraries', "''");
@@ -236,7 +230,7 @@ foreach my $story ([ 'indexes', 'v h' ], [ 'reaping', '' ])
 		my $died = let_die($node, $table, "k % $rows_per_page = 7 AND $block % 4 = 1 AND $block < 40");
 		my $log = log_end($node);
 		my $report = vacuum($node, $table, options => 'RESUME');
-		my $decision = decided($node, $table, $log, $report, 'resume', $tail_pays);
+		my $decision = decided($node, $table, $log, $report, 'resume', $because{tail_pays});
 
 		is("$decision->{block} $decision->{ahead}", "$record->{rel_blocks} 0", '  nothing is ahead');
 		is(join(' ', map { s/.*_//r } @{ $report->{indexes} }), $indexes, '  what was begun is completed');
@@ -246,7 +240,7 @@ foreach my $story ([ 'indexes', 'v h' ], [ 'reaping', '' ])
 }
 
 # Nothing is left to be done but to clean up an index, which fails.
-foreach my $story ([ 'RESUME', 'resume', 'nothing is left to do in the tail' ], [ undef, 'resume and wrap', $promise ])
+foreach my $story ([ 'RESUME', 'resume', 'nothing is left to do in the tail' ], [ undef, 'resume and wrap', $because{promise} ])
 {
 	my ($options, $plan, $because) = @$story;
 
@@ -295,7 +289,7 @@ subtest 'many died where TIDs are pending' => sub {
 	my $log = log_end($node);
 	my $report = vacuum($node, 'reread');
 
-	decided($node, 'reread', $log, $report, 'resume and wrap', $promise);
+	decided($node, 'reread', $log, $report, 'resume and wrap', $because{promise});
 	is(join(' ', map { s/.*_//r } @{ $report->{indexes} }), 'k v h', '  one index pass');
 	is($report->{scanned}, $pages - $cursor + 93, '  scans all pages where TIDs were pending');
 	counted_once($report, $died, 180);
@@ -308,7 +302,7 @@ subtest 'few died where TIDs are pending' => sub {
 	my $log = log_end($node);
 	my $report = vacuum($node, 'left_alone', options => 'INDEX_CLEANUP on');
 
-	decided($node, 'left_alone', $log, $report, 'resume and wrap', $promise);
+	decided($node, 'left_alone', $log, $report, 'resume and wrap', $because{promise});
 	is(join(' ', map { s/.*_//r } @{ $report->{indexes} }), 'k v h k v h', '  the indexes are scanned once more');
 	is($report->{scanned}, $pages - $cursor + 4, '  scans those few pages');
 	is($report->{cycle_dead}, $died, '  each dead row is one dead TID');
@@ -340,7 +334,7 @@ subtest 'who is told' => sub {
 	$log = log_end($node);
 	$report = vacuum($node, 'not_told', options => 'RESUME', set => ['vacuum_resume.log_decisions = off']);
 	is(scalar decisions($node, 'not_told', $log), 0, 'no line if none is wanted');
-	is("$report->{plan}, because $report->{because}", "resume, because $tail_pays", '  but the report has it');
+	is("$report->{plan}, because $report->{because}", "resume, because $because{tail_pays}", '  but the report has it');
 };
 
 only_asked_for_crashes($node);

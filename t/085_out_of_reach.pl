@@ -27,10 +27,6 @@ my %deaths = (
 	most => "k % 5 < 3 AND $block % 4 = 0 AND $block < 120",
 	most_further_on => "k % 5 < 3 AND $block % 4 = 0 AND $block BETWEEN 32 AND 120");
 
-my $promise = 'what is dead in the head has to be removed as well';
-my $over_threshold = 'the head has more dead rows than the vacuum threshold';
-my $tail_pays = 'the tail alone is worth at least as much per page';
-my $out_of_reach = 'the head is worth more per page and would not be reached';
 
 # A table whose vacuum is interrupted, whereupon rows die. Returns their number.
 sub interrupt
@@ -75,12 +71,12 @@ sub remembered
 }
 
 foreach my $story (
-	{ name => 'reach', dies => 'most', by => 'VACUUM', plan => 'restart', because => $out_of_reach },
-	{ name => 'reach_below', dies => 'few', by => 'VACUUM', plan => 'resume and wrap', because => $promise },
+	{ name => 'reach', dies => 'most', by => 'VACUUM', plan => 'restart', because => $because{out_of_reach} },
+	{ name => 'reach_below', dies => 'few', by => 'VACUUM', plan => 'resume and wrap', because => $because{promise} },
 	{ name => 'reach_resume', dies => 'most', by => 'VACUUM (RESUME)',
-		plan => 'resume and wrap', because => $over_threshold },
-	{ name => 'reach_worker', dies => 'most', by => 'autovacuum', plan => 'restart', because => $out_of_reach },
-	{ name => 'reach_worker_below', dies => 'few', by => 'autovacuum', plan => 'resume', because => $tail_pays })
+		plan => 'resume and wrap', because => $because{over_threshold} },
+	{ name => 'reach_worker', dies => 'most', by => 'autovacuum', plan => 'restart', because => $because{out_of_reach} },
+	{ name => 'reach_worker_below', dies => 'few', by => 'autovacuum', plan => 'resume', because => $because{tail_pays} })
 {
 	my ($table, $by, $plan, $because) = @{$story}{qw(name by plan because)};
 	my ($option) = $by =~ /\((.*)\)/;
@@ -110,12 +106,12 @@ subtest 'the head is out of reach, and out of reach again' => sub {
 	my $log = log_end($node);
 	is(vacuum_part($node, $table, to => 31)->{next_block}, 31, 'a run starts over, and is stopped');
 	is(join(' ', map { "$_->{plan}, because $_->{because}" } decisions($node, $table, $log)),
-		"restart, because $out_of_reach", '  for the sake of the head');
+		"restart, because $because{out_of_reach}", '  for the sake of the head');
 
 	let_die($node, $table, "$block % 4 = 0 AND $block < 31");
 	my ($chosen, $reasons) = foretold($table, 'VACUUM');
-	is("$chosen, because $reasons->{$chosen}", "resume and wrap, because $promise", 'the next one is to go on');
-	is($reasons->{restart}, 'the cycle before has been given up already', '  and why it is not to start over');
+	is("$chosen, because $reasons->{$chosen}", "resume and wrap, because $because{promise}", 'the next one is to go on');
+	is($reasons->{restart}, $because{given_up}, '  and why it is not to start over');
 	$log = log_end($node);
 	is(vacuum_part($node, $table, to => 62)->{next_block}, 62, '  so it does');
 	is(join(' ', map { $_->{plan} } decisions($node, $table, $log)), 'resume and wrap', '  as the log says');

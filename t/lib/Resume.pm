@@ -49,13 +49,24 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   resume_node make_table hold_block hold_index garble $rows_per_page
   vacuum vacuum_by_server vacuum_in_slices vacuum_part vacuum_with_stops vacuum_report autovacuum
-  let_die decisions decided
+  let_die decisions decided honest %because
   start_vacuum stop_vacuum crash_node only_asked_for_crashes
   record facts page_accesses
   finished_alike pages_reaped
 );
 
 our $rows_per_page = 20;
+
+# Why a plan is taken, in the words of the log
+our %because = (
+	promise => 'what is dead in the head has to be removed as well',
+	over_threshold => 'the head has more dead rows than the vacuum threshold',
+	tail_pays => 'the tail alone is worth at least as much per page',
+	head_pays => 'the head is worth its pages',
+	out_of_reach => 'the head is worth more per page and would not be reached',
+	asked => 'it was asked to start over',
+	others => 'the table may have been vacuumed by others meanwhile',
+	given_up => 'the cycle before has been given up already');
 
 # Each page that a vacuum finds in the buffers or reads costs one delay.
 our $slowly = 'vacuum_cost_delay = 2';
@@ -549,6 +560,24 @@ sub vacuum_report
 		  ($report{scanned}, 0, $report{removed}, $dead, scalar @{ $report{indexes} });
 	}
 	return \%report;
+}
+
+=pod
+
+=item honest($node, $table, $left)
+
+Test that pg_stat's count of a table's dead rows is about as many as are left there.
+
+=cut
+
+sub honest
+{
+	my ($node, $table, $left) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $known = $node->safe_psql('postgres', "SELECT pg_stat_get_dead_tuples('$table'::regclass)");
+
+	cmp_ok(abs($known - $left), '<=', $left / 2, "pg_stat believes $known rows dead, of $left that are");
+	return;
 }
 
 =pod

@@ -7,18 +7,9 @@
 #include <stdlib.h>
 
 #include "dead_tids.h"
+#include "tap.h"
 
 #define MAX_OFFSETS 291			/* line pointers of an 8 kB heap page */
-
-static int	tests;
-static int	failures;
-
-static void
-ok(bool passed, const char *name)
-{
-	printf("%sok %d - %s\n", passed ? "" : "not ", ++tests, name);
-	failures += !passed;
-}
 
 /* The question asked without a directory: does any TID of the set match? */
 static bool
@@ -178,6 +169,5 @@ main(void)
 	ok(random_sets_are_right(), "random sets");
 	ok(known_ones_are_left_out(), "known TIDs are left out");
 
-	printf("1..%d\n", tests);
-	return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return done_testing();
 }

@@ -9,16 +9,7 @@
 #include <string.h>
 
 #include "decide.h"
-
-static int	tests;
-static int	failures;
-
-static void
-ok(bool passed, const char *name)
-{
-	printf("%sok %d - %s\n", passed ? "" : "not ", ++tests, name);
-	failures += !passed;
-}
+#include "tap.h"
 
 static bool
 near(double value, double expected)
@@ -984,6 +975,5 @@ main(void)
 	test_any_input();
 	test_more_pages();
 
-	printf("1..%d\n", tests);
-	return failures > 0;
+	return done_testing();
 }

@@ -6,9 +6,7 @@
 #include <stdio.h>
 
 #include "history.h"
-
-static int	tests;
-static int	failures;
+#include "tap.h"
 
 /* A run by how it ended and its work */
 typedef struct Past
@@ -28,7 +26,6 @@ expect(const Past *past, int nruns, double expected, const char *name)
 {
 	RunRecord	runs[MOST_RUNS] = {0};
 	double		found;
-	bool		passed;
 
 	for (int i = 0; i < nruns; i++)
 	{
@@ -36,11 +33,8 @@ expect(const Past *past, int nruns, double expected, const char *name)
 		runs[i].work = past[i].work;
 	}
 	found = history_expected_work(runs, nruns);
-	passed = found == expected;
-	printf("%sok %d - %s\n", passed ? "" : "not ", ++tests, name);
-	if (!passed)
+	if (!ok(found == expected, name))
 		printf("# expected %g, found %g\n", expected, found);
-	failures += !passed;
 }
 
 #define EXPECT(expected, name, ...) \
@@ -48,6 +42,20 @@ expect(const Past *past, int nruns, double expected, const char *name)
 		const Past	past[] = {__VA_ARGS__}; \
 		expect(past, sizeof(past) / sizeof(past[0]), expected, name); \
 	} while (0)
+
+/* Slices tell how long a run may last that is one, but not about others. */
+static void
+test_what_counts(void)
+{
+	RunRecord	runs[4] = {
+		{.stop = CYCLE_OUT_OF_TIME, .work = 31}, {.stop = CYCLE_CANCELLED, .work = 500},
+		{.stop = CYCLE_OUT_OF_TIME, .work = 32}, {.stop = CYCLE_FINISHED, .work = 7}};
+
+	ok(history_that_counts(runs, 4, true) == 4 && runs[2].work == 32,
+	   "to a run with a maximum duration all others count");
+	ok(history_that_counts(runs, 4, false) == 2 && runs[0].work == 500 && runs[1].work == 7,
+	   "to one without, those that had one do not");
+}
 
 int
 main(void)
@@ -83,6 +91,7 @@ main(void)
 
 	EXPECT(1e308, "numbers that overflow if added", CANCELLED(1e308), CANCELLED(1e308));
 
-	printf("1..%d\n", tests);
-	return failures != 0;
+	test_what_counts();
+
+	return done_testing();
 }
