@@ -5,6 +5,8 @@
 use strict;
 use warnings;
 
+use Cwd qw(abs_path);
+use File::Basename;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
@@ -141,6 +143,29 @@ subtest 'a store that was away while a backend crashed' => sub {
 	query(q{INSERT INTO away SELECT 20000 + i, 20000 + i, repeat('z', 364) FROM generate_series(1, 100) AS i});
 	Oracle::table_ok($node, 'postgres', 'away');
 	is_deeply([ Oracle::same_rows($node, 'postgres', 'away', 'v = 10001') ], [], 'the hash index agrees');
+};
+
+###############################################################################
+# A store that cannot be told from another one
+###############################################################################
+
+# Where the system does not say which file the store is, no copy of it may pass for it:
+# then none is taken for it, once the server has been restarted.
+subtest 'a system that refuses to say which file is which' => sub {
+	my $library = $node->basedir . '/no_statx.so';
+	my $source = dirname(abs_path($0)) . '/lib/no_statx.c';
+
+	make_table($node, 'unknown', pages => 200);
+	system_or_bail('cc', '-shared', '-fPIC', '-o', $library, $source);
+	local $ENV{LD_PRELOAD} = $library;
+	$node->restart;
+	stop_vacuum($node, 'unknown', way => 'cancel', set => [$Resume::slowly],
+		phase => 'scanning heap', when => 'heap_blks_scanned >= 100');
+	$node->restart;
+	is(vacuum($node, 'unknown')->{run}, 1, 'the next vacuum starts over');
+	Oracle::table_ok($node, 'postgres', 'unknown');
+	delete local $ENV{LD_PRELOAD};
+	$node->restart;
 };
 
 only_asked_for_crashes($node);
