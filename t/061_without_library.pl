@@ -154,6 +154,35 @@ subtest 'with the library, without it, with it, and nothing happened' => sub {
 	isnt(instance_id($node), $id, 'the instance id is a new one');
 };
 
+# What was pending has to be checked, and that takes longer than a run lasts. What it
+# has checked is kept, however it ends, or a table whose runs are that short would never
+# be vacuumed.
+foreach my $way (qw(max_duration cancel))
+{
+	subtest "checking is cut short: $way" => sub {
+		my $table = "check_$way";
+
+		make_table($node, $table, pages => 240, dead => 'k % 3 = 0');
+		vacuum_part($node, $table, to => 186);
+		restart('fast', 0);
+		restart('fast', 1);
+		my $options = $way eq 'max_duration' ? "MAX_DURATION '100ms'" : 'RESUME auto';
+		my $timeout = $way eq 'cancel' ? [q{statement_timeout = '100ms'}] : [];
+		my (undef, undef, $stderr) = $node->psql('postgres',
+			join('', map { "SET $_;" } $Resume::slowly, @$timeout) . "VACUUM ($options) $table");
+		like($stderr, $way eq 'cancel' ? qr/ERROR:  canceling statement due to statement timeout/ :
+				qr/NOTICE:  vacuum of table "public\.$table" stopped after its maximum duration/,
+			'it is stopped');
+		my $record = record($node, $table);
+		cmp_ok($record->{pages_verified}, '>', 0, 'some pages have been checked');
+		cmp_ok($record->{pages_verified}, '<', 186, '  but not all');
+
+		my $rest = vacuum($node, $table);
+		continued($rest, verified => 0);
+		settled($node, $table);
+	};
+}
+
 # A server in single-user mode is one like any other.
 sub single_user
 {
