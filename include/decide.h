@@ -62,9 +62,13 @@ typedef struct DecisionInput
 	uint64_t	rel_blocks;
 	uint64_t	next_block;		/* the cursor: head below, tail from here on */
 	uint64_t	ahead;			/* in the tail, now */
+	uint64_t	ahead_to_freeze;	/* of these, all-visible: an aggressive run reads them, too */
+	uint64_t	ahead_appended; /* of ahead, not all-visible, on blocks that came since then */
 	uint64_t	behind;			/* in the head, now, those that only wait for reaping included */
 	uint64_t	ahead_at_save;	/* then */
+	uint64_t	ahead_to_freeze_at_save;
 	uint64_t	behind_at_save;
+	uint64_t	appended_blocks;	/* by which the table has grown since then, in the tail */
 	uint64_t	scanned_pages;	/* by the cycle so far, each counted once; 0 = not known */
 
 	/* what earlier runs collected and have not reaped */

@@ -20,7 +20,7 @@
 #include "dead_tids.h"
 #include "decide.h"
 
-#define RECORD_FORMAT 3
+#define RECORD_FORMAT 4
 
 /* Named databases of the store */
 #define STORE_CYCLES "cycle"
@@ -140,6 +140,7 @@ typedef struct Promise
 typedef struct Estimate
 {
 	int64_t		ahead;			/* vacuumable pages in the tail ... */
+	int64_t		ahead_to_freeze;	/* (of these, all-visible ones) */
 	int64_t		behind;			/* ... and in the head */
 	int64_t		pending_tids;	/* not reaped yet */
 	int64_t		pending_pages;	/* pages that have these */

@@ -9,9 +9,15 @@
 #include "storage/buf.h"
 #include "utils/rel.h"
 
+/* How many blocks of a range are not ... */
+typedef struct VmCounts
+{
+	BlockNumber not_visible;	/* all-visible */
+	BlockNumber not_frozen;		/* all-frozen, but all-visible */
+} VmCounts;
+
 extern BlockNumber vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
 									bool frozen_only, bool *skips_unfrozen);
-extern BlockNumber vm_count_unskippable(Relation rel, BlockNumber from, BlockNumber to,
-										bool frozen_only);
+extern VmCounts vm_count(Relation rel, BlockNumber from, BlockNumber to);
 
 #endif							/* PGVR_VM_H */

@@ -725,7 +725,13 @@ take_estimate(VacuumRun *run, CycleStop stop)
 	}
 	else if (cycle->counted)
 	{
-		estimate->ahead -= done->vacuumable_pages - cycle->counted_vacuumable;
+		int64		passed = done->vacuumable_pages - cycle->counted_vacuumable;
+
+		/* of each kind there is the same share among these */
+		if (passed > 0 && estimate->ahead > 0)
+			estimate->ahead_to_freeze -= rint((double) estimate->ahead_to_freeze *
+											  Min(passed, estimate->ahead) / estimate->ahead);
+		estimate->ahead -= passed;
 		estimate->behind += dead_item - cycle->counted_dead_item;
 		estimate->behind -= done->reaped_pages - cycle->counted_reaped;
 	}

@@ -45,6 +45,9 @@
  */
 #define EXPOSURE_AT_SAVE 0.5
 
+/* Likewise a page that the table has grown by since the save, compared to the others. */
+#define EXPOSURE_OF_APPENDED 0.5
+
 /* Share of a part's pages that must have been clean to tell a rate from them. */
 #define LEAST_CLEAN_SHARE 0.01
 
@@ -64,11 +67,15 @@ typedef struct Situation
 	double		rel_blocks;
 	double		head_blocks;
 	double		tail_blocks;
+	double		appended_blocks;	/* of the tail, since the save */
 	double		ahead;
 	double		behind;
 	double		ahead_then;		/* at the save */
 	double		behind_then;
-	double		growth_ahead;	/* since the save */
+	double		unclean;		/* of ahead, pages that can have dead rows: not all-visible */
+	double		unclean_then;
+	double		unclean_appended;
+	double		growth_ahead;	/* of unclean since the save, apart from what was appended */
 	double		growth_behind;
 	double		pending_pages;
 	double		pending_tids;
@@ -279,6 +286,7 @@ check_input(const DecisionInput *input, Situation *s)
 	if (!input->has_record)
 	{
 		s->ahead = least((double) input->ahead + (double) input->behind, s->rel_blocks);
+		s->unclean = excess(s->ahead, (double) input->ahead_to_freeze);
 		return;
 	}
 
@@ -286,7 +294,12 @@ check_input(const DecisionInput *input, Situation *s)
 	s->behind = least((double) input->behind, s->head_blocks);
 	s->ahead_then = least((double) input->ahead_at_save, s->tail_blocks);
 	s->behind_then = least((double) input->behind_at_save, s->head_blocks);
-	s->growth_ahead = excess(s->ahead, s->ahead_then);
+	s->appended_blocks = least((double) input->appended_blocks, s->tail_blocks);
+	s->unclean = excess(s->ahead, (double) input->ahead_to_freeze);
+	s->unclean_then = excess(s->ahead_then, (double) input->ahead_to_freeze_at_save);
+	s->unclean_appended = least(least((double) input->ahead_appended, s->appended_blocks),
+								s->unclean);
+	s->growth_ahead = excess(s->unclean - s->unclean_appended, s->unclean_then);
 	s->growth_behind = excess(s->behind, s->behind_then);
 
 	/*
@@ -325,8 +338,8 @@ estimate_rows(const DecisionInput *input, Situation *s)
 
 	if (!input->has_record)
 	{
-		if (s->ahead > 0)
-			s->tail_dead = is_known(input->dead_now) ? dead_now : s->ahead * DEAD_ROWS_PER_PAGE;
+		if (s->unclean > 0)
+			s->tail_dead = is_known(input->dead_now) ? dead_now : s->unclean * DEAD_ROWS_PER_PAGE;
 		return;
 	}
 
@@ -343,23 +356,25 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		if (is_known(input->dead_at_start))
 		{
 			came = excess(dead_then, as_amount(input->dead_at_start));
-			head = most(head, came * EXPOSURE_AT_SAVE * share(s->behind_then, s->ahead_then));
+			head = most(head, came * EXPOSURE_AT_SAVE * share(s->behind_then, s->unclean_then));
 		}
 		head = least(least(head, came) + left, dead_then);
-		tail = (dead_then - head) *
+
+		/* what was scanned had all-visible pages in it if the tail has: compare like with like */
+		tail = s->unclean_then == 0 ? 0 : (dead_then - head) *
 			share(s->ahead_then, most(s->behind_then, (double) input->scanned_pages));
 	}
 	else
 	{
 		head = fresh_then * DEAD_ROWS_PER_PAGE + left;
-		tail = s->ahead_then * DEAD_ROWS_PER_PAGE;
+		tail = s->unclean_then * DEAD_ROWS_PER_PAGE;
 	}
 
 	/* pages that are vacuumable no more have lost their dead rows */
 	if (s->behind_then > s->behind)
 		head *= s->behind / s->behind_then;
-	if (s->ahead_then > s->ahead)
-		tail *= s->ahead / s->ahead_then;
+	if (s->unclean_then > s->unclean - s->unclean_appended)
+		tail *= (s->unclean - s->unclean_appended) / s->unclean_then;
 
 	/* new rows; a count that went down (ANALYZE counts anew) does not tell how many */
 	if (is_known(input->dead_at_save) && is_known(input->dead_now) && dead_now >= dead_then)
@@ -375,10 +390,10 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		double		per_page = DEAD_ROWS_PER_PAGE;
 
 		/* if it was counted anew, what is dead in all is dead on these pages */
-		if (is_known(input->dead_now) && s->fresh + s->ahead > 0)
-			per_page = most(per_page, excess(dead_now, s->pending_tids) / (s->fresh + s->ahead));
+		if (is_known(input->dead_now) && s->fresh + s->unclean > 0)
+			per_page = most(per_page, excess(dead_now, s->pending_tids) / (s->fresh + s->unclean));
 		head += s->growth_behind * per_page;
-		tail += s->growth_ahead * per_page;
+		tail += (s->growth_ahead + s->unclean_appended) * per_page;
 	}
 
 	/* pending TIDs that are dropped are dead rows of the head again */
@@ -387,7 +402,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 
 	/* a dead row makes its page vacuumable */
 	s->head_dead = s->behind > 0 ? head : 0;
-	s->tail_dead = s->ahead > 0 ? tail : 0;
+	s->tail_dead = s->unclean > 0 ? tail : 0;
 
 	if (s->behind > 0)
 	{
@@ -404,14 +419,21 @@ estimate_rows(const DecisionInput *input, Situation *s)
  * vacuumable, and the part's other pages were hit as often.  Where a part had too
  * few clean pages to tell, the other part's rate is taken for its.  Where no clean
  * page was hit, the rows are taken to be where the vacuumable pages are.
+ *
+ * Pages that the table has grown by are no evidence, for it is new rows that made them
+ * vacuumable.  Those that are not all-visible are taken to be hit like the rest of the
+ * tail since they are there.
  */
 static double
 new_rows_in_head(const Situation *s, double rows)
 {
+	double		old_tail = s->tail_blocks - s->appended_blocks;
+	double		old_unclean = most(s->unclean - s->unclean_appended, s->unclean_then);
 	double		clean_head = s->head_blocks - s->behind_then;
-	double		clean_tail = s->tail_blocks - s->ahead_then;
+	double		new_tail = s->unclean_appended * EXPOSURE_OF_APPENDED;
+	double		clean_tail = excess(old_tail, s->unclean_then);
 	bool		head_tells = clean_head > s->head_blocks * LEAST_CLEAN_SHARE;
-	bool		tail_tells = clean_tail > s->tail_blocks * LEAST_CLEAN_SHARE;
+	bool		tail_tells = clean_tail > old_tail * LEAST_CLEAN_SHARE;
 	double		head_rate = head_tells ? s->growth_behind / clean_head : 0;
 	double		tail_rate = tail_tells ? s->growth_ahead / clean_tail : 0;
 
@@ -420,8 +442,8 @@ new_rows_in_head(const Situation *s, double rows)
 	if (!tail_tells)
 		tail_rate = head_rate;
 	if (head_rate == 0 && tail_rate == 0)
-		return rows * share(most(s->behind, s->behind_then), most(s->ahead, s->ahead_then));
-	return rows * share(head_rate * s->head_blocks, tail_rate * s->tail_blocks);
+		return rows * share(most(s->behind, s->behind_then), old_unclean + new_tail);
+	return rows * share(head_rate * s->head_blocks, tail_rate * (old_tail + new_tail));
 }
 
 /*----------
@@ -471,7 +493,7 @@ static void
 estimate_restart(const Situation *s, PlanEstimate *plan)
 {
 	double		reaped = least(s->behind, s->pending_pages + least(s->fresh, s->fresh_dead)) +
-		least(s->ahead, s->tail_dead);
+		least(s->unclean, s->tail_dead);
 
 	plan->reaches_end = true;
 	add_scan(plan, s, s->behind, s->head_dead);
@@ -515,7 +537,7 @@ needs_index_pass(const Situation *s, double pages)
 static void
 estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan)
 {
-	double		reaped = least(s->ahead, s->tail_dead);
+	double		reaped = least(s->unclean, s->tail_dead);
 	double		pending_tids = 0;
 
 	plan->reaches_end = true;

@@ -23,6 +23,7 @@ facts_of_table(uint64_t rel_blocks, const Estimate *now, DecisionInput *input)
 	*input = (DecisionInput) {0};
 	input->rel_blocks = rel_blocks;
 	input->ahead = not_negative(now->ahead) + not_negative(now->behind);
+	input->ahead_to_freeze = not_negative(now->ahead_to_freeze);
 	input->index_pages = not_negative(now->index_pages);
 	input->dead_at_start = input->dead_at_save = input->dead_now = now->dead_rows;
 	input->threshold = now->threshold;
@@ -32,7 +33,8 @@ facts_of_table(uint64_t rel_blocks, const Estimate *now, DecisionInput *input)
  * The facts about a table with a record that can be continued.  trusted: pending
  * TIDs and finished indexes can be taken as they are (R4).  wraps_anew: whoever asks
  * has promised what a plain VACUUM does.  What else depends on who asks (mode,
- * may_leave_head) and on history is left at nothing.
+ * may_leave_head), on history, and on the map of what the table has grown by is left
+ * at nothing.
  */
 void
 facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *now,
@@ -46,6 +48,9 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	input->ahead = not_negative(now->ahead);
 	input->behind = not_negative(now->behind);
 	input->ahead_at_save = not_negative(then->ahead);
+	input->ahead_to_freeze_at_save = not_negative(then->ahead_to_freeze);
+	if (rel_blocks > record->rel_blocks)
+		input->appended_blocks = rel_blocks - record->rel_blocks;
 	input->behind_at_save = not_negative(then->behind);
 	input->scanned_pages = not_negative(record->counters.scanned_pages);
 	if (!record->pending_lost)

@@ -107,7 +107,10 @@ plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks
 	now.threshold = estimate_threshold(rel);
 	estimate_indexes(indexes, nindexes, NULL, &now);
 	if (record != NULL)
+	{
 		facts_of_record(record, rel_blocks, &now, instance_vouches_for(record), wraps_anew, input);
+		input->ahead_appended = vm_count(rel, record->rel_blocks, rel_blocks).not_visible;
+	}
 	else
 		facts_of_table(rel_blocks, &now, input);
 
@@ -216,7 +219,7 @@ plan_dead_rows_left(VacuumRun *run)
 	double		least = 0;
 	double		rows = decision->head_dead - run->cycle.base.counters.left_dead_tuples;
 
-	if (end == 0 || (pages = vm_count_unskippable(run->rel, 0, end, false)) == 0)
+	if (end == 0 || (pages = vm_count(run->rel, 0, end).not_visible) == 0)
 		return 0;				/* what was taken for the head's is elsewhere */
 	/* of the pages with such rows, the wrap has been to some; the others have one at least */
 	if (run->wraps)

@@ -104,18 +104,20 @@ vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
 }
 
 /*
- * Count the blocks from from to below to that are not all-visible, or with
- * frozen_only those that are not all-frozen, a page of the map at a time.  Takes
- * no lock but on the table, which the caller holds.  May throw what reading a
- * page may.
+ * Count the blocks from from to below to that a run may not skip, a page of the map
+ * at a time.  Takes no lock but on the table, which the caller holds.  May throw what
+ * reading a page may.
  */
-BlockNumber
-vm_count_unskippable(Relation rel, BlockNumber from, BlockNumber to, bool frozen_only)
+VmCounts
+vm_count(Relation rel, BlockNumber from, BlockNumber to)
 {
-	uint64		wanted = frozen_only ? ALL_FROZEN_BITS : ALL_VISIBLE_BITS;
 	Buffer		vmbuffer = InvalidBuffer;
-	uint64		skippable = 0;
+	uint64		visible = 0;
+	uint64		frozen = 0;
 	uint64		block = from;
+
+	if (from >= to)
+		return (VmCounts) {0};
 
 	while (block < to)
 	{
@@ -141,12 +143,16 @@ vm_count_unskippable(Relation rel, BlockNumber from, BlockNumber to, bool frozen
 
 			if (nblocks < BLOCKS_PER_WORD)
 				bits &= (UINT64CONST(1) << (nblocks * BITS_PER_HEAPBLOCK)) - 1;
-			skippable += pg_popcount64(bits & wanted);
+			/* an all-frozen bit without the other, which only damage brings, does not count */
+			bits &= ALL_VISIBLE_BITS | (bits << 1);
+			visible += pg_popcount64(bits & ALL_VISIBLE_BITS);
+			frozen += pg_popcount64(bits & ALL_FROZEN_BITS);
 			block += nblocks;
 		}
 	}
 
 	if (BufferIsValid(vmbuffer))
 		ReleaseBuffer(vmbuffer);
-	return from < to ? to - from - (BlockNumber) skippable : 0;
+	return (VmCounts) {.not_visible = to - from - (BlockNumber) visible,
+		.not_frozen = (BlockNumber) (visible - frozen)};
 }

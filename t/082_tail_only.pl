@@ -71,6 +71,26 @@ subtest 'rows die after each of three stops' => sub {
 	settled($node, 'often', dead => $died);
 };
 
+# Pages that the table grows by have to be scanned, but do not tell that rows of the tail
+# have died.
+make_table($node, 'grown', pages => $pages);
+subtest 'the table grows by half' => sub {
+	vacuum_part($node, 'grown', to => 120);
+	$node->safe_psql(
+		'postgres', qq{
+		INSERT INTO grown SELECT i, i, repeat('x', 364)
+			FROM generate_series($pages * $rows_per_page, $pages * $rows_per_page * 3 / 2 - 1) AS i});
+	my $died = let_die($node, 'grown', $one_a_page);
+	my $log = log_end($node);
+	my $report = vacuum($node, 'grown', options => 'RESUME');
+
+	is($report->{plan}, 'resume', 'the head is left alone');
+	is($report->{scanned}, $pages * 3 / 2 - 124, '  all of the tail is scanned');
+	located($node, 'grown', $log, $died);
+	honest($node, 'grown', $died);
+	settled($node, 'grown', dead => $died);
+};
+
 # Pending TIDs of indexes that are gone are dead rows of the head like any others.
 make_table($node, 'unindexed', pages => $pages);
 subtest 'its indexes are dropped' => sub {

@@ -73,10 +73,13 @@ subtest 'VACUUM (FREEZE, RESUME)' => sub {
 	vacuum_part($node, 'frozen', to => 120, options => 'FREEZE');
 	my $died = let_die($node, 'frozen', $one_a_page);
 	burn_xids($node, 20);
+	my $log = log_end($node);
 	my $report = vacuum($node, 'frozen', options => 'FREEZE, RESUME');
 
 	is($report->{plan}, 'resume', 'the head is left alone');
 	is($report->{scanned}, $pages - $cursor, '  only the tail is scanned');
+	# every fourth page of the tail is all-visible, and scanned to be frozen only
+	located($node, 'frozen', $log, $died);
 	frozen_right('frozen', $goal);
 	honest($node, 'frozen', $died);
 	settled($node, 'frozen', dead => $died);

@@ -49,7 +49,7 @@ use Time::HiRes qw(usleep);
 our @EXPORT = qw(
   resume_node make_table hold_block hold_index garble $rows_per_page
   vacuum vacuum_by_server vacuum_in_slices vacuum_part vacuum_with_stops vacuum_report autovacuum
-  let_die decisions decided honest %because
+  let_die decisions decided located honest %because
   start_vacuum stop_vacuum crash_node only_asked_for_crashes
   record facts page_accesses
   finished_alike pages_reaped
@@ -608,6 +608,27 @@ sub decisions
 		push @decisions, \%decision;
 	}
 	return @decisions;
+}
+
+=pod
+
+=item located($node, $table, $log, $died)
+
+Test that the one decision about a table since a position in the log took about so many
+rows to have died in the head.
+
+=cut
+
+sub located
+{
+	my ($node, $table, $log, $died) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my @decisions = decisions($node, $table, $log);
+	my $known = @decisions == 1 ? $decisions[0]{head_dead} : -1;
+
+	cmp_ok(abs($known - $died), '<=', $died / 5,
+		"$known rows are believed to have died in the head, of $died that did");
+	return;
 }
 
 =pod

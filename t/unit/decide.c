@@ -487,6 +487,128 @@ test_rows_during_scan(void)
 	   "so many that the head is over the threshold");
 }
 
+/*
+ * An aggressive run reads all-visible pages as well, two of three in this tail.  There
+ * is nothing dead on them, and those that were not hit since the save tell as much.
+ */
+static void
+test_pages_to_freeze(void)
+{
+	DecisionInput input = busy();
+	Decision	d;
+
+	input.ahead_to_freeze = input.ahead_to_freeze_at_save = 200;
+	d = decision_on(input);
+	ok(near(d.head_dead, 300) && near(d.tail_dead, 300),
+	   "none of the tail's 200 clean pages was hit: all that came is in the head");
+	ok(plan_is(&d.plans[PLAN_RESUME], 300, 0, 200 + 100, 90, 1, 400 + 300),
+	   "all of the tail is read, but no more pages reaped than can have dead rows");
+	ok(plan_is(&d.plans[PLAN_RESTART], 600, 0, 200 + 100 + 100, 90, 1, 400 + 600),
+	   "nor by a restart");
+
+	input.ahead_to_freeze = 190;
+	d = decision_on(input);
+	ok(near(d.head_dead, 300 * 140 / (140 + 0.05 * 300)),
+	   "one of twenty of these was hit, and one of five in the head");
+
+	/* the cycle's runs were plain ones so far, which skipped such pages */
+	input.ahead_to_freeze = 200;
+	input.ahead_at_save = 100;
+	input.ahead_to_freeze_at_save = 0;
+	d = decision_on(input);
+	ok(near(d.head_dead, 300) && near(d.tail_dead, 1000 * 100 / 800.0),
+	   "a tail that was counted by another measure has not grown");
+
+	/* 500 rows came while the head was scanned, 0.5 * 200 / (200 + 100) of them to it */
+	input = quiet;
+	input.ahead_to_freeze = input.ahead_to_freeze_at_save = 200;
+	input.dead_at_start = 500;
+	d = decision_on(input);
+	ok(near(d.head_dead, 500 / 3.0) && near(d.tail_dead, (1000 - 500 / 3.0) * 0.3),
+	   "rows that died during the scan are not on all-visible pages");
+
+	/* 400 TIDs are pending; 4 rows on each of 100 + 100 unclean pages */
+	input = busy();
+	input.ahead_to_freeze = input.ahead_to_freeze_at_save = 200;
+	input.dead_now = 400 + 4 * 200;
+	d = decision_on(input);
+	ok(near(d.head_dead, 200) && d.fresh_behind == 100, "what came is where clean pages were hit");
+	input.dead_at_start = input.dead_at_save = 5000;
+	d = decision_on(input);
+	ok(near(d.head_dead, 100 * 4), "counted anew, what there is is on unclean pages");
+
+	input.dead_at_start = input.dead_at_save = input.dead_now = -1;
+	d = decision_on(input);
+	ok(near(d.head_dead, 100) && near(d.tail_dead, 100), "unknown: a dead row an unclean page");
+	input.has_record = false;
+	d = decision_on(input);
+	ok(near(d.tail_dead, 400) && near(d.plans[PLAN_RESTART].heap_pages, 600),
+	   "likewise where there is nothing to continue");
+
+	input = busy();
+	input.ahead_to_freeze = input.ahead_to_freeze_at_save = 300;
+	d = decision_on(input);
+	ok(d.tail_dead == 0 && d.plans[PLAN_RESUME].heap_pages == 300,
+	   "a tail that is all-visible has no dead row");
+	input.ahead_to_freeze_at_save = 200;
+	input.behind = 200;
+	d = decision_on(input);
+	ok(d.tail_dead == 0, "not even if it had some");
+	input.ahead_to_freeze_at_save = 300;
+	input.ahead_to_freeze = 240;
+	input.behind = 300;
+	d = decision_on(input);
+	ok(near(d.tail_dead, 300 * 60 / 200.0), "or else those that came since");
+	input.ahead_to_freeze = 300;
+	input.behind = 0;
+	input.has_record = false;
+	d = decision_on(input);
+	ok(d.tail_dead == 0 && near(d.plans[PLAN_RESTART].heap_pages, 300),
+	   "nor has such a table where there is nothing to continue");
+}
+
+/*
+ * The table has grown by 200 pages of new rows.  They are vacuumable, but do not show
+ * that the tail was hit.
+ */
+static void
+test_appended_pages(void)
+{
+	DecisionInput input = busy();
+	Decision	d;
+
+	input.rel_blocks = 1200;
+	input.appended_blocks = input.ahead_appended = 200;
+	input.ahead = 500;
+	d = decision_on(input);
+	ok(near(d.head_dead, 300 * 700 / 1100.0) && near(d.tail_dead, 300 + 300 * 400 / 1100.0),
+	   "new pages are hit as often as the others, for half the time");
+
+	input.ahead_at_save = 200;
+	input.ahead = 410;
+	d = decision_on(input);
+	ok(near(d.head_dead, 300 * 140 / 180.0),
+	   "a tenth of the old tail's clean pages was hit, and a fifth of the head's");
+
+	input.ahead_at_save = 300;
+	input.ahead = 500;
+	input.behind = 200;
+	d = decision_on(input);
+	ok(near(d.head_dead, 300 * 200 / 600.0), "no clean page hit: new pages count as half a page");
+
+	input.behind = 300;
+	input.dead_now = 3;
+	d = decision_on(input);
+	ok(near(d.head_dead, 100) && near(d.tail_dead, 300 + 200),
+	   "counted anew: a dead row for each new page as well");
+
+	/* half of the old tail's pages are vacuumable no more */
+	input.dead_now = 1000;
+	input.ahead = 150 + 200;
+	d = decision_on(input);
+	ok(near(d.tail_dead, 150), "new pages do not stand for old ones that are clean now");
+}
+
 static void
 test_unknown_statistics(void)
 {
@@ -735,6 +857,16 @@ random_input(void)
 	input.ahead_at_save = random_pages(tail);
 	input.ahead = input.ahead_at_save +
 		(one_in(2) ? random_pages(tail - input.ahead_at_save) : 0);
+	if (one_in(4))
+	{
+		input.ahead_to_freeze = random_pages(input.ahead);
+		input.ahead_to_freeze_at_save = one_in(2) ? random_pages(input.ahead_at_save) : 0;
+	}
+	if (one_in(4))
+	{
+		input.appended_blocks = random_pages(tail);
+		input.ahead_appended = random_pages(input.appended_blocks);
+	}
 	input.behind_at_save = random_pages(input.next_block);
 	input.behind = input.behind_at_save +
 		(one_in(2) ? random_pages(input.next_block - input.behind_at_save) : 0);
@@ -760,6 +892,10 @@ random_input(void)
 	/* and as it cannot be */
 	if (one_in(50))
 		input.behind = random_number();
+	if (one_in(50))
+		input.ahead_to_freeze = random_number();
+	if (one_in(50))
+		input.appended_blocks = input.ahead_appended = random_number();
 	if (one_in(50))
 		input.pending_pages = random_number();
 	if (one_in(50))
@@ -817,12 +953,16 @@ must(bool holds, bool *all, const char *what, const DecisionInput *input)
 {
 	if (!holds && *all)
 		printf("# %s: mode %d leave %d before %d verify %d complete %d reaping %d rel %llu "
-			   "next %llu ahead %llu then %llu behind %llu then %llu scanned %llu pending %llu "
+			   "next %llu appended %llu/%llu ahead %llu/%llu then %llu/%llu behind %llu then %llu scanned %llu pending %llu "
 			   "tids %lld index %llu done %llu dead %g %g %g threshold %g work %g\n",
 			   what, input->mode, input->may_leave_head, input->restarted_before,
 			   input->must_verify, input->set_complete, input->reaping,
 			   (unsigned long long) input->rel_blocks, (unsigned long long) input->next_block,
-			   (unsigned long long) input->ahead, (unsigned long long) input->ahead_at_save,
+			   (unsigned long long) input->ahead_appended,
+			   (unsigned long long) input->appended_blocks,
+			   (unsigned long long) input->ahead_to_freeze, (unsigned long long) input->ahead,
+			   (unsigned long long) input->ahead_to_freeze_at_save,
+			   (unsigned long long) input->ahead_at_save,
 			   (unsigned long long) input->behind, (unsigned long long) input->behind_at_save,
 			   (unsigned long long) input->scanned_pages,
 			   (unsigned long long) input->pending_pages, (long long) input->pending_tids,
@@ -968,6 +1108,8 @@ main(void)
 	test_verification();
 	test_limited_run();
 	test_rows_during_scan();
+	test_pages_to_freeze();
+	test_appended_pages();
 	test_unknown_statistics();
 	test_modes();
 	test_names();
