@@ -17,7 +17,8 @@ PG_MAJOR := $(shell $(PG_CONFIG) --version | sed -E 's/^[^0-9]*([0-9]+).*/\1/')
 # The only file that depends on the server's major version is page_<major>.c.
 OBJS = src/module.o src/settings.o src/attach.o src/command.o src/run.o src/plan.o src/estimate.o src/decide.o src/facts.o \
 	src/scan.o src/vm.o src/dead_tids.o src/indexes.o src/reap.o src/truncate.o src/report.o \
-	src/functions.o src/explain.o src/cycle.o src/record.o src/store.o src/instance.o src/datafile.o src/soundness.o src/drop.o \
+	src/functions.o src/explain.o src/cycle.o src/take_up.o src/promise.o src/save.o src/record.o \
+	src/store.o src/instance.o src/datafile.o src/soundness.o src/drop.o \
 	src/history.o src/history_row.o src/page_$(PG_MAJOR).o
 
 TOOL = tools/inspect/pg_vacuum_resume

@@ -1,6 +1,6 @@
 /*
  * cycle.h
- *	  Keeping the state of a run, and continuing an earlier run's.
+ *	  The course of a run, as its record has it, and continuing an earlier run's.
  *
  * The steps of a run call cycle_enter() when they change phase and
  * cycle_between_pages() where nothing is locked; the rest they need not know.
@@ -24,7 +24,6 @@ extern bool cycle_between_indexes(VacuumRun *run);
 extern bool cycle_may_reap(VacuumRun *run, BlockNumber block);
 extern void cycle_distrust_pending(VacuumRun *run);
 extern CycleCounters cycle_counters(VacuumRun *run);
-extern bool cycle_keeps_promise(VacuumRun *run);
 extern void cycle_stopped(VacuumRun *run, CycleStop stop);
 extern void cycle_finished(VacuumRun *run);
 

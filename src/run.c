@@ -40,6 +40,7 @@
 #include "cycle.h"
 #include "indexes.h"
 #include "plan.h"
+#include "promise.h"
 #include "reap.h"
 #include "report.h"
 #include "run.h"
@@ -510,7 +511,7 @@ update_catalog(VacuumRun *run)
 		run->new_frozen.xid = InvalidTransactionId;
 		run->new_frozen.mxid = InvalidMultiXactId;
 	}
-	Assert(!run->pages.aggressive || cycle_keeps_promise(run));
+	Assert(!run->pages.aggressive || promise_is_kept(run));
 
 	/* the map can be longer than the table by now */
 	run->new_rel_blocks = run->rel_blocks;
