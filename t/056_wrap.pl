@@ -79,14 +79,14 @@ sub all_gone
 ###############################################################################
 
 # What dies in pages with pending TIDs is found when these are reaped, or, if there is
-# much of it, in the wrap. (After a crash nothing is known of how much.)
+# much of it, in the wrap.
 foreach my $story (
 	{ name => 'in_scan_elsewhere', phase => 'scanning heap', when => 'heap_blks_scanned >= 200',
 		elsewhere => 1, indexes => 'k v h' },
 	{ name => 'in_scan', phase => 'scanning heap', when => 'heap_blks_scanned >= 200',
 		indexes => 'k v h' },
 	{ name => 'in_scan_killed', phase => 'scanning heap', when => 'heap_blks_scanned >= 200',
-		way => 'kill_all', indexes => 'k v h k v h' },
+		way => 'kill_all', indexes => 'k v h' },
 	{ name => 'in_indexes', phase => 'vacuuming indexes', hold => 'v', indexes => 'v h k v h' },
 	{ name => 'in_reaping', phase => 'vacuuming heap', when => 'heap_blks_vacuumed >= 60',
 		indexes => 'k v h' },
