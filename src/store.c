@@ -976,10 +976,11 @@ bytes_of(const MDB_stat *stats)
 		(size_t) stats->ms_psize;
 }
 
-/* Delete so many of the oldest runs, or all there are. */
+/* The number of the last run that history has or had, 0 if it never had any. */
 static int
-delete_oldest_runs(MDB_txn *txn, size_t count)
+last_run_number(MDB_txn *txn, uint64 *number)
 {
+	LastRunRecord last = {.number = 0};
 	MDB_cursor *cursor;
 	MDB_val		key,
 				data;
@@ -987,11 +988,60 @@ delete_oldest_runs(MDB_txn *txn, size_t count)
 
 	if (error != 0)
 		return error;
+	error = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+	if (error == 0 && key.mv_size == RUN_KEY_BYTES)
+		last.number = run_key_decode(key.mv_data);
+	else if (error == 0)
+		error = MDB_CORRUPTED;
+	mdb_cursor_close(cursor);
+
+	if (error == MDB_NOTFOUND)
+	{
+		key = value_of(LAST_RUN_KEY, strlen(LAST_RUN_KEY));
+		error = mdb_get(txn, store.meta, &key, &data);
+		if (error == 0 && data.mv_size == sizeof(last) &&
+			record_is_sound(data.mv_data, data.mv_size, RECORD_LAST_RUN, sizeof(last)))
+			memcpy(&last, data.mv_data, sizeof(last));
+	}
+	*number = last.number;
+	return error == MDB_NOTFOUND ? 0 : error;
+}
+
+/* Keep the number of the last run while history has none. */
+static int
+keep_last_run_number(MDB_txn *txn, uint64 number)
+{
+	LastRunRecord last = {.number = number};
+	MDB_val		key = value_of(LAST_RUN_KEY, strlen(LAST_RUN_KEY));
+	MDB_val		data = value_of(&last, sizeof(last));
+
+	record_seal(&last, sizeof(last), RECORD_LAST_RUN);
+	return mdb_put(txn, store.meta, &key, &data, 0);
+}
+
+/* Delete so many of the oldest runs, or all there are. */
+static int
+delete_oldest_runs(MDB_txn *txn, size_t count)
+{
+	uint64		last;
+	MDB_cursor *cursor;
+	MDB_stat	stats;
+	MDB_val		key,
+				data;
+	int			error = last_run_number(txn, &last);
+
+	if (error != 0 || (error = mdb_cursor_open(txn, store.runs, &cursor)) != 0)
+		return error;
 	while (count-- > 0 && (error = mdb_cursor_get(cursor, &key, &data, MDB_FIRST)) == 0)
 		if ((error = mdb_cursor_del(cursor, 0)) != 0)
 			break;
 	mdb_cursor_close(cursor);
-	return error == MDB_NOTFOUND ? 0 : error;
+
+	if (error == 0 || error == MDB_NOTFOUND)
+		error = mdb_stat(txn, store.runs, &stats);
+	if (error == 0 && stats.ms_entries == 0)
+		error = keep_last_run_number(txn, last);
+	return error;
 }
 
 /* Shorten history to what the settings allow, or at least some way there. */
@@ -1011,27 +1061,6 @@ trim_history(MDB_txn *txn)
 		surplus = Max(surplus, stats.ms_entries -
 					  (size_t) ((double) stats.ms_entries * share / bytes_of(&stats)));
 	return surplus > 0 ? delete_oldest_runs(txn, Min(surplus, TRIM_RUNS)) : 0;
-}
-
-/* The number of the last run, 0 if there is none. */
-static int
-last_run_number(MDB_txn *txn, uint64 *number)
-{
-	MDB_cursor *cursor;
-	MDB_val		key,
-				data;
-	int			error = mdb_cursor_open(txn, store.runs, &cursor);
-
-	*number = 0;
-	if (error != 0)
-		return error;
-	error = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
-	if (error == 0 && key.mv_size == RUN_KEY_BYTES)
-		*number = run_key_decode(key.mv_data);
-	else if (error == 0)
-		error = MDB_CORRUPTED;
-	mdb_cursor_close(cursor);
-	return error == MDB_NOTFOUND ? 0 : error;
 }
 
 /*
