@@ -71,7 +71,7 @@
 #define HISTORY_SHARE 8
 /* ... and is shortened by at most so many runs at a time */
 #define TRIM_RUNS 100
-/* Room that must be left for a run to be added */
+/* Room that must be left for history to grow */
 #define RUN_ROOM ((size_t) 8 * 4096)
 /* Runs, of whatever table, to look through for those of one table */
 #define LOOK_BACK_RUNS 5000
@@ -1064,8 +1064,9 @@ trim_history(MDB_txn *txn)
 }
 
 /*
- * Add a run to history within a transaction, if history is kept and has_room said
- * so before: it is to take no room that the rest may need.
+ * Add a run to history within a transaction, if history is kept.  Where has_room
+ * said before that there is no room for history to grow, the oldest run makes way;
+ * if there is none, this one takes a page of what is reserved.
  */
 static int
 add_run(MDB_txn *txn, const RunRecord *run, bool room)
@@ -1076,9 +1077,12 @@ add_run(MDB_txn *txn, const RunRecord *run, bool room)
 	RunRecord	record = *run;
 	int			error = 0;
 
-	if (room && setting_history_size > 0)
+	if (setting_history_size > 0)
 	{
-		error = last_run_number(txn, &record.number);
+		if (!room)
+			error = delete_oldest_runs(txn, 1);
+		if (error == 0)
+			error = last_run_number(txn, &record.number);
 		record.number++;
 		record_seal(&record, sizeof(record), RECORD_RUN);
 		run_key_encode(record.number, bytes);
@@ -1091,13 +1095,15 @@ add_run(MDB_txn *txn, const RunRecord *run, bool room)
 
 /*
  * Let so many of the oldest runs go that there is room for a change, if that is
- * what it takes.
+ * what it takes: for its part of a list, or else for what is small, which has all of
+ * the store.
  */
 static StoreResult
 shorten_history(const Request *request)
 {
-	size_t		wanted = request->change != NULL ? request->change->chunk_bytes : 0;
-	size_t		limit = (size_t) setting_store_size * 1024;
+	bool		has_chunk = request->change != NULL && request->change->chunk != NULL;
+	size_t		wanted = has_chunk ? request->change->chunk_bytes : RUN_ROOM;
+	size_t		limit = (size_t) setting_store_size * 1024 + (has_chunk ? 0 : RESERVED_BYTES);
 	StoreResult result;
 	MDB_stat	stats;
 	MDB_txn    *txn;
@@ -1117,7 +1123,8 @@ shorten_history(const Request *request)
 	if (error == 0)
 	{
 		error = mdb_stat(txn, store.runs, &stats);
-		if (error == 0 && (wanted <= limit || wanted - limit > bytes_of(&stats)))
+		if (error == 0 && (wanted <= limit || stats.ms_entries == 0 ||
+						   (has_chunk && wanted - limit > bytes_of(&stats))))
 			error = MDB_MAP_FULL;	/* it is not history that is in the way */
 		if (error == 0)
 		{
@@ -1373,30 +1380,35 @@ store_load(const TableKey *key, StoredCycle *stored)
 }
 
 /*
- * Change the store.  Where there is no room, history is the first to go: the run
- * to be added, then the oldest runs.
+ * Change the store.  Where there is no room, history is the first to go: the oldest
+ * runs, and at last the run to be added.
  */
 static StoreResult
 perform_change(Request request)
 {
-	StoreChange change;
 	StoreResult result = perform(&request);
+	const RunRecord *run = request.change != NULL ? request.change->run : request.run;
+	StoreChange change;
 
-	if (request.change != NULL)
-	{
-		change = *request.change;
-		request.change = &change;
-		request.run = change.run;
-		change.run = NULL;
-	}
-	if (result == STORE_FULL && request.run != NULL)
-	{
-		request.run = NULL;
-		result = perform(&request);
-	}
 	if (result == STORE_FULL &&
 		perform(&(Request) {.verb = shorten_history, .change = request.change}) == STORE_OK)
 		result = perform(&request);
+	if (result == STORE_FULL && run != NULL)
+	{
+		if (request.change != NULL)
+		{
+			change = *request.change;
+			change.run = NULL;
+			request.change = &change;
+		}
+		request.run = NULL;
+		result = perform(&request);
+		if (result == STORE_OK && setting_history_size > 0)
+			ereport(LOG,
+					(errmsg("could not add the vacuum of table \"%s.%s\" to the history of vacuums",
+							run->schema_name, run->table_name),
+					 errdetail("There is no room for it in the store.")));
+	}
 	return result;
 }
 
