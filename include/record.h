@@ -38,7 +38,8 @@ typedef enum RecordKind
 	RECORD_CHUNK,
 	RECORD_INDEX,
 	RECORD_RUN,
-	RECORD_STAMP
+	RECORD_STAMP,
+	RECORD_LAST_RUN
 } RecordKind;
 
 typedef struct RecordHeader
@@ -297,7 +298,7 @@ typedef struct ChunkRecord
 
 /*
  * Which state of the store this is: each change of what it says of tables puts a
- * number of its own here, drawn at random.  The only entry of its database.
+ * number of its own here, drawn at random.
  */
 typedef struct StampRecord
 {
@@ -307,6 +308,18 @@ typedef struct StampRecord
 } StampRecord;
 
 #define STAMP_KEY "stamp"
+
+/*
+ * The number of the last run that history had when it was emptied, so that numbers go
+ * on from there.  Does not count while history has a run.  None: 0.
+ */
+typedef struct LastRunRecord
+{
+	RecordHeader header;
+	uint64_t	number;
+} LastRunRecord;
+
+#define LAST_RUN_KEY "last run"
 
 extern void record_seal(void *record, size_t bytes, RecordKind kind);
 extern bool record_is_sound(const void *record, size_t bytes, RecordKind kind,

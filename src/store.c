@@ -71,7 +71,7 @@
 #define HISTORY_SHARE 8
 /* ... and is shortened by at most so many runs at a time */
 #define TRIM_RUNS 100
-/* Room that must be left for a run to be added */
+/* Room that must be left for history to grow */
 #define RUN_ROOM ((size_t) 8 * 4096)
 /* Runs, of whatever table, to look through for those of one table */
 #define LOOK_BACK_RUNS 5000
@@ -976,10 +976,11 @@ bytes_of(const MDB_stat *stats)
 		(size_t) stats->ms_psize;
 }
 
-/* Delete so many of the oldest runs, or all there are. */
+/* The number of the last run that history has or had, 0 if it never had any. */
 static int
-delete_oldest_runs(MDB_txn *txn, size_t count)
+last_run_number(MDB_txn *txn, uint64 *number)
 {
+	LastRunRecord last = {.number = 0};
 	MDB_cursor *cursor;
 	MDB_val		key,
 				data;
@@ -987,11 +988,60 @@ delete_oldest_runs(MDB_txn *txn, size_t count)
 
 	if (error != 0)
 		return error;
+	error = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
+	if (error == 0 && key.mv_size == RUN_KEY_BYTES)
+		last.number = run_key_decode(key.mv_data);
+	else if (error == 0)
+		error = MDB_CORRUPTED;
+	mdb_cursor_close(cursor);
+
+	if (error == MDB_NOTFOUND)
+	{
+		key = value_of(LAST_RUN_KEY, strlen(LAST_RUN_KEY));
+		error = mdb_get(txn, store.meta, &key, &data);
+		if (error == 0 && data.mv_size == sizeof(last) &&
+			record_is_sound(data.mv_data, data.mv_size, RECORD_LAST_RUN, sizeof(last)))
+			memcpy(&last, data.mv_data, sizeof(last));
+	}
+	*number = last.number;
+	return error == MDB_NOTFOUND ? 0 : error;
+}
+
+/* Keep the number of the last run while history has none. */
+static int
+keep_last_run_number(MDB_txn *txn, uint64 number)
+{
+	LastRunRecord last = {.number = number};
+	MDB_val		key = value_of(LAST_RUN_KEY, strlen(LAST_RUN_KEY));
+	MDB_val		data = value_of(&last, sizeof(last));
+
+	record_seal(&last, sizeof(last), RECORD_LAST_RUN);
+	return mdb_put(txn, store.meta, &key, &data, 0);
+}
+
+/* Delete so many of the oldest runs, or all there are. */
+static int
+delete_oldest_runs(MDB_txn *txn, size_t count)
+{
+	uint64		last;
+	MDB_cursor *cursor;
+	MDB_stat	stats;
+	MDB_val		key,
+				data;
+	int			error = last_run_number(txn, &last);
+
+	if (error != 0 || (error = mdb_cursor_open(txn, store.runs, &cursor)) != 0)
+		return error;
 	while (count-- > 0 && (error = mdb_cursor_get(cursor, &key, &data, MDB_FIRST)) == 0)
 		if ((error = mdb_cursor_del(cursor, 0)) != 0)
 			break;
 	mdb_cursor_close(cursor);
-	return error == MDB_NOTFOUND ? 0 : error;
+
+	if (error == 0 || error == MDB_NOTFOUND)
+		error = mdb_stat(txn, store.runs, &stats);
+	if (error == 0 && stats.ms_entries == 0)
+		error = keep_last_run_number(txn, last);
+	return error;
 }
 
 /* Shorten history to what the settings allow, or at least some way there. */
@@ -1013,30 +1063,10 @@ trim_history(MDB_txn *txn)
 	return surplus > 0 ? delete_oldest_runs(txn, Min(surplus, TRIM_RUNS)) : 0;
 }
 
-/* The number of the last run, 0 if there is none. */
-static int
-last_run_number(MDB_txn *txn, uint64 *number)
-{
-	MDB_cursor *cursor;
-	MDB_val		key,
-				data;
-	int			error = mdb_cursor_open(txn, store.runs, &cursor);
-
-	*number = 0;
-	if (error != 0)
-		return error;
-	error = mdb_cursor_get(cursor, &key, &data, MDB_LAST);
-	if (error == 0 && key.mv_size == RUN_KEY_BYTES)
-		*number = run_key_decode(key.mv_data);
-	else if (error == 0)
-		error = MDB_CORRUPTED;
-	mdb_cursor_close(cursor);
-	return error == MDB_NOTFOUND ? 0 : error;
-}
-
 /*
- * Add a run to history within a transaction, if history is kept and has_room said
- * so before: it is to take no room that the rest may need.
+ * Add a run to history within a transaction, if history is kept.  Where has_room
+ * said before that there is no room for history to grow, the oldest run makes way;
+ * if there is none, this one takes a page of what is reserved.
  */
 static int
 add_run(MDB_txn *txn, const RunRecord *run, bool room)
@@ -1047,9 +1077,12 @@ add_run(MDB_txn *txn, const RunRecord *run, bool room)
 	RunRecord	record = *run;
 	int			error = 0;
 
-	if (room && setting_history_size > 0)
+	if (setting_history_size > 0)
 	{
-		error = last_run_number(txn, &record.number);
+		if (!room)
+			error = delete_oldest_runs(txn, 1);
+		if (error == 0)
+			error = last_run_number(txn, &record.number);
 		record.number++;
 		record_seal(&record, sizeof(record), RECORD_RUN);
 		run_key_encode(record.number, bytes);
@@ -1062,13 +1095,15 @@ add_run(MDB_txn *txn, const RunRecord *run, bool room)
 
 /*
  * Let so many of the oldest runs go that there is room for a change, if that is
- * what it takes.
+ * what it takes: for its part of a list, or else for what is small, which has all of
+ * the store.
  */
 static StoreResult
 shorten_history(const Request *request)
 {
-	size_t		wanted = request->change != NULL ? request->change->chunk_bytes : 0;
-	size_t		limit = (size_t) setting_store_size * 1024;
+	bool		has_chunk = request->change != NULL && request->change->chunk != NULL;
+	size_t		wanted = has_chunk ? request->change->chunk_bytes : RUN_ROOM;
+	size_t		limit = (size_t) setting_store_size * 1024 + (has_chunk ? 0 : RESERVED_BYTES);
 	StoreResult result;
 	MDB_stat	stats;
 	MDB_txn    *txn;
@@ -1088,7 +1123,8 @@ shorten_history(const Request *request)
 	if (error == 0)
 	{
 		error = mdb_stat(txn, store.runs, &stats);
-		if (error == 0 && (wanted <= limit || wanted - limit > bytes_of(&stats)))
+		if (error == 0 && (wanted <= limit || stats.ms_entries == 0 ||
+						   (has_chunk && wanted - limit > bytes_of(&stats))))
 			error = MDB_MAP_FULL;	/* it is not history that is in the way */
 		if (error == 0)
 		{
@@ -1344,30 +1380,35 @@ store_load(const TableKey *key, StoredCycle *stored)
 }
 
 /*
- * Change the store.  Where there is no room, history is the first to go: the run
- * to be added, then the oldest runs.
+ * Change the store.  Where there is no room, history is the first to go: the oldest
+ * runs, and at last the run to be added.
  */
 static StoreResult
 perform_change(Request request)
 {
-	StoreChange change;
 	StoreResult result = perform(&request);
+	const RunRecord *run = request.change != NULL ? request.change->run : request.run;
+	StoreChange change;
 
-	if (request.change != NULL)
-	{
-		change = *request.change;
-		request.change = &change;
-		request.run = change.run;
-		change.run = NULL;
-	}
-	if (result == STORE_FULL && request.run != NULL)
-	{
-		request.run = NULL;
-		result = perform(&request);
-	}
 	if (result == STORE_FULL &&
 		perform(&(Request) {.verb = shorten_history, .change = request.change}) == STORE_OK)
 		result = perform(&request);
+	if (result == STORE_FULL && run != NULL)
+	{
+		if (request.change != NULL)
+		{
+			change = *request.change;
+			change.run = NULL;
+			request.change = &change;
+		}
+		request.run = NULL;
+		result = perform(&request);
+		if (result == STORE_OK && setting_history_size > 0)
+			ereport(LOG,
+					(errmsg("could not add the vacuum of table \"%s.%s\" to the history of vacuums",
+							run->schema_name, run->table_name),
+					 errdetail("There is no room for it in the store.")));
+	}
 	return result;
 }
 

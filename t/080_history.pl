@@ -404,6 +404,16 @@ stopped_vacuum('auto');
 ok(record($node, 'auto'), '  but records are');
 careful_vacuum($node, 'auto');
 is(scalar runs(), 0, '  whose vacuum leaves no row');
+$node->restart;
+set_history_size(30);
+many_vacuums(2);
+is_deeply([ numbers() ], [ $last + 15, $last + 16 ], 'once it is kept again, numbers go on from where they were');
+set_history_size(0);
+many_vacuums(1);
+set_history_size(30);
+many_vacuums(1);
+is_deeply([ numbers() ], [ $last + 17 ], '  each time');
+set_history_size(0);
 $node->stop;
 system_or_bail('rm', '-r', store($node));
 $node->start;
@@ -497,6 +507,7 @@ my $most = scalar runs();
 cmp_ok($most, '>', 10, 'a small store has a short history');
 cmp_ok($most, '<', 100, '  which is not to take all of it');
 is((numbers())[-1], 300, '  and ends with the last run');
+my $vacuums = 300;
 
 # What is left for a list
 sub pending_after_slices
@@ -513,6 +524,7 @@ sub pending_after_slices
 	for (1 .. 5)
 	{
 		slice($node, $table);
+		$vacuums++;
 		last if record($node, $table)->{next_block} == $pages;
 	}
 	return record($node, $table)->{pending_dead_tuples};
@@ -520,13 +532,29 @@ sub pending_after_slices
 
 my $full = 15000 * 9 / 10;
 is(pending_after_slices('first'), $full, 'the list of a vacuum is kept beside it');
-my $kept = 0;
+is(pending_after_slices('more_1'), $full, '  and another one');
+
+# Two lists leave less room than there must be for history to grow.
+my $oldest = (numbers())[0];
+many_vacuums(40);
+$vacuums += 40;
+@numbers = numbers();
+cmp_ok(scalar @numbers, '>', 10, '  and history');
+is_deeply(\@numbers, [ $vacuums - $#numbers .. $vacuums ], 'where there is no room for more, new rows are entered');
+cmp_ok($numbers[0], '>', $oldest, '  and take the place of the oldest');
+my $kept = 1;
 my $shortest = $most;
-foreach my $number (1 .. 6)
+foreach my $number (2 .. 6)
 {
 	$kept++ if pending_after_slices("more_$number") == $full;
+	is((runs())[-1]{relation}, "more_$number", 'whether there is room for the list or not, its run is in history');
 	$shortest = scalar runs() if runs() < $shortest;
 }
+$have = scalar runs();
+many_vacuums(10);
+$vacuums += 10;
+is_deeply([ numbers() ], [ $vacuums - $have + 1 .. $vacuums ],
+	'  each run had its number, and history does not grow while there is no room');
 cmp_ok($shortest, '<', $most, 'where more lists come, history goes');
 my $with_history = $kept;
 note("$kept of 6 lists are kept, history is down to $shortest of $most runs");
@@ -542,6 +570,58 @@ foreach my $number (1 .. 7)
 	$kept++ if pending_after_slices("again_$number") == $full;
 }
 cmp_ok($kept, '<=', $with_history, '  no more lists are kept than with one');
+
+###############################################################################
+# A store in which nothing can be replaced
+###############################################################################
+
+# Somebody reads the store and does not get on: what he sees must stay, and all
+# that is written takes room besides.
+$node->stop;
+system_or_bail('rm', '-r', store($node));
+$node->start;
+set_history_size(10000);
+many_vacuums(20);
+my $reader = $node->basedir . '/reader';
+append_to_file("$reader.c", <<'EOC');
+#include <lmdb.h>
+#include <stdio.h>
+
+int
+main(int argc, char **argv)
+{
+	MDB_env    *env;
+	MDB_txn    *txn;
+
+	if (argc != 2 || mdb_env_create(&env) != 0 ||
+		mdb_env_open(env, argv[1], MDB_RDONLY, 0600) != 0 ||
+		mdb_txn_begin(env, NULL, MDB_RDONLY, &txn) != 0)
+		return 1;
+	puts("reading");
+	fflush(stdout);
+	return getchar() != EOF;
+}
+EOC
+system_or_bail('cc', '-o', $reader, "$reader.c", '-llmdb');
+my ($stdin, $stdout) = ('', '');
+my $reading = IPC::Run::start([ $reader, store($node) ], '<', \$stdin, '>', \$stdout, IPC::Run::timeout(60));
+$reading->pump until $stdout =~ /reading/;
+my $log = log_end($node);
+my $lost = qr/LOG:  could not add the vacuum of table "public\.tiny" to the history of vacuums\n.*DETAIL:  There is no room for it in the store/;
+for (1 .. 100)
+{
+	many_vacuums(10);
+	last if log_since($node, $log) =~ $lost;
+}
+like(log_since($node, $log), $lost, 'a run that history has no room for is told of in the log');
+$log = log_end($node);
+many_vacuums(10);
+is(scalar(() = log_since($node, $log) =~ /$lost/g), 10, '  once each');
+is((count_warnings(log_since($node, $log)))[0], 0, '  without a warning');
+$last = (numbers())[-1];
+$reading->finish;
+many_vacuums(2);
+is(join(' ', (numbers())[ -2, -1 ]), join(' ', $last + 1, $last + 2), 'it goes on when there is room again');
 
 only_asked_for_crashes($node);
 $node->stop;
