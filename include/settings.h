@@ -37,5 +37,7 @@ extern int	setting_store_size;
 extern int	setting_history_size;
 
 extern void settings_define(void);
+extern int	settings_begin_as_worker(void);
+extern void settings_end_as_worker(int nest_level);
 
 #endif							/* PGVR_SETTINGS_H */

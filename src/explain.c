@@ -74,8 +74,8 @@ take_cutoffs(Relation rel, Asker asker, Cutoffs *cutoffs)
 }
 
 /*
- * Decide as the next vacuum would.  *obstacle is set if there is a record that it
- * could not continue.  The table is locked.
+ * Decide as the next vacuum would that has the settings that we have now.  *obstacle is
+ * set if there is a record that it could not continue.  The table is locked.
  */
 static void
 ask(Relation rel, Asker asker, DecisionInput *input, Decision *decision, const char **obstacle)
@@ -131,6 +131,8 @@ pgvr_decide(PG_FUNCTION_ARGS)
 	const char *obstacle;
 	DecisionInput input;
 	Decision	decision;
+	bool		ours;
+	int			nest_level = 0;
 
 	require_preloaded();
 	InitMaterializedSRF(fcinfo, 0);
@@ -140,8 +142,15 @@ pgvr_decide(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a heap table", RelationGetRelationName(rel))));
 
+	/* a command has the settings of the session that gives it */
+	if (asker == ASKER_AUTOVACUUM)
+		nest_level = settings_begin_as_worker();
 	ask(rel, asker, &input, &decision, &obstacle);
-	if (!attach_is_ours(rel))
+	ours = attach_is_ours(rel);
+	if (asker == ASKER_AUTOVACUUM)
+		settings_end_as_worker(nest_level);
+
+	if (!ours)
 	{
 		obstacle = "the table is vacuumed by the server's own code";
 		decision.plan = PLAN_RESTART;

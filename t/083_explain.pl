@@ -138,6 +138,125 @@ foreach my $story (
 }
 
 ###############################################################################
+# Whose settings
+###############################################################################
+
+# What a session that has run this SQL is told of a table, as text. Its settings end with
+# it.
+sub said
+{
+	my ($table, $by, $sql) = @_;
+
+	return query("$sql; SELECT d FROM vacuum_resume.decide('$table', '$by') AS d");
+}
+
+# A table whose vacuum has been interrupted twice by its maximum duration
+sub make_interrupted
+{
+	my ($table) = @_;
+
+	make_table($node, $table);
+	vacuum_part($node, $table, to => 60);
+	let_rows_die($table, 20);
+	query("ALTER TABLE $table SET (autovacuum_vacuum_threshold = 100, autovacuum_vacuum_scale_factor = 0)");
+	return;
+}
+
+# A command has what its session has set, and autovacuum has nothing to do with that.
+subtest 'the settings of a session' => sub {
+	make_interrupted('asked');
+	make_table($node, 'fresh');
+	query(q{
+		CREATE FUNCTION asked_with_setting(by text) RETURNS SETOF text
+		SET vacuum_resume.mode = restart
+		LANGUAGE sql AS $$ SELECT d::text FROM vacuum_resume.decide('asked', by) AS d $$});
+	my %plain = map { $_ => said('asked', $_, '') } 'autovacuum', 'VACUUM';
+
+	foreach my $set (
+		'SET vacuum_resume.mode = restart', 'BEGIN; SET LOCAL vacuum_resume.mode = restart',
+		"SET vacuum_resume.max_duration = '1h'", 'SET vacuum_freeze_table_age = 0',
+		'SET vacuum_multixact_freeze_table_age = 0',
+		'SET vacuum_freeze_table_age = 0; SET vacuum_freeze_min_age = 0',
+		"SET vacuum_resume.min_table_size = '1GB'", 'SET vacuum_resume.enabled = off')
+	{
+		isnt(said('asked', 'VACUUM', $set), $plain{VACUUM}, "$set: a command would do something else");
+		is(said('asked', 'autovacuum', $set), $plain{autovacuum}, '  autovacuum would not');
+	}
+	isnt(query("SELECT asked_with_setting('VACUUM')"), $plain{VACUUM},
+		'a setting of a function: a command in it would do something else');
+	is(query("SELECT asked_with_setting('autovacuum')"), $plain{autovacuum}, '  autovacuum would not');
+
+	# an index whose file is away fails in between
+	my $index = $node->data_dir . '/' . query("SELECT pg_relation_filepath('asked_h')");
+	rename $index, "$index.away" or die "could not rename $index: $!";
+	my (undef, $kept, $stderr) = $node->psql('postgres', q{
+		SET vacuum_resume.mode = restart;
+		BEGIN;
+		SET LOCAL vacuum_resume.max_duration = '3h';
+		SELECT count(*) FROM vacuum_resume.decide('fresh');
+		SAVEPOINT s;
+		SELECT vacuum_resume.decide('asked');
+		ROLLBACK TO s;
+		SHOW vacuum_resume.mode; SHOW vacuum_resume.max_duration;
+		COMMIT;
+		SHOW vacuum_resume.mode; SHOW vacuum_resume.max_duration}, on_error_stop => 0);
+	rename "$index.away", $index or die "could not rename $index.away: $!";
+	like($stderr, qr/could not open file/, 'also when no answer can be given,');
+	is($kept, "3\nrestart\n3h\nrestart\n0", '  whoever asks keeps the settings that he has');
+};
+
+# What is set for the database or for the worker's role counts, also for a session that has
+# begun before; and then autovacuum does what was said. In a template database it freezes
+# all that it can.
+my $worker_role = query('SELECT rolname FROM pg_roles WHERE oid = 10');
+query('CREATE ROLE pgvr_nobody');
+foreach my $story (
+	{ name => 'of_database', plan => 'restart', because => $because{asked},
+		set => { 'DATABASE postgres' => 'vacuum_resume.mode = restart' } },
+	{ name => 'of_role', plan => 'resume', because => $because{tail_pays}, aggressive => 1, expected_work => 31,
+		set => {
+			'ROLE ALL' => "vacuum_resume.max_duration = '1h'",
+			'DATABASE postgres' => 'vacuum_resume.mode = restart',
+			"ROLE $worker_role" => 'vacuum_freeze_table_age = 0',
+			"ROLE $worker_role IN DATABASE postgres" => 'vacuum_resume.mode = auto',
+			'ROLE pgvr_nobody' => 'vacuum_resume.mode = restart',
+			'ROLE pgvr_nobody IN DATABASE postgres' => 'vacuum_resume.mode = restart' } },
+	{ name => 'of_template', plan => 'restart', because => 'an aggressive vacuum has to freeze more than was frozen',
+		aggressive => 1, template => 1 })
+{
+	my ($plan, $because, $template) = @{$story}{qw(plan because template)};
+	my $table = "settings_$story->{name}";
+	my %set = %{ $story->{set} // {} };
+	my @sql = map { "ALTER $_ SET $set{$_}" } sort keys %set;
+
+	subtest "settings $story->{name}" => sub {
+		make_interrupted($table);
+		push @sql, 'ALTER DATABASE postgres IS_TEMPLATE true' if $template;
+		my $plans = decode_json(query(join('; ', @sql)
+			. "; SELECT json_object_agg(plan, d) FROM vacuum_resume.decide('$table') AS d"));
+		my $expected = chosen($plans);
+		is("$expected->{plan}, because $expected->{reason}", "$plan, because $because", "it is to $plan");
+		is($expected->{expected_work}, $story->{expected_work}, '  within the time that there is');
+
+		# none that began before
+		$node->poll_query_until('postgres', q{
+			SELECT NOT EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')})
+		  or die 'an autovacuum worker does not end';
+		autovacuum($node, $table, threshold => 100);
+		my $run = last_run($table);
+		$because = 'what was kept could not be continued' if $template;
+		is("$run->{plan}, because $run->{reason}", "$plan, because $because", '  and so does autovacuum');
+		is($run->{expected_work}, $story->{expected_work}, '  within that time');
+		is($run->{aggressive} ? 1 : 0, $story->{aggressive} // 0,
+			'  and freezes ' . ($story->{aggressive} ? 'what it has to' : 'no more than it happens to find'));
+		is($run->{from_block}, $expected->{from_block}, '  from where it was to begin');
+		Oracle::table_ok($node, 'postgres', $table);
+
+		query(join '; ', (map { "ALTER $_ RESET ALL" } sort keys %set), 'ALTER DATABASE postgres IS_TEMPLATE false');
+	};
+}
+
+###############################################################################
 # A server that is down
 ###############################################################################
 
@@ -171,7 +290,6 @@ $node->start;
 ###############################################################################
 
 subtest 'without a record' => sub {
-	make_table($node, 'fresh');
 	my $plans = plans('fresh', 'autovacuum');
 
 	is(chosen($plans)->{plan}, 'restart', 'a table without a record is vacuumed from its beginning');
@@ -183,7 +301,7 @@ subtest 'without a record' => sub {
 subtest 'a record that is not to be continued' => sub {
 	my $plans = decode_json(query(q{
 		SET vacuum_resume.mode = 'restart';
-		SELECT json_agg(d) FROM vacuum_resume.decide('saved') AS d}));
+		SELECT json_agg(d) FROM vacuum_resume.decide('saved', 'VACUUM') AS d}));
 	is((map { $_->{plan} . ': ' . $_->{reason} } grep { $_->{chosen} } @$plans)[0],
 		'restart: it was asked to start over', 'by the setting');
 
@@ -197,7 +315,7 @@ subtest 'of a table that is not ours' => sub {
 	query('CREATE TABLE small (k int)');
 	my $plans = decode_json(query(q{
 		SET vacuum_resume.min_table_size = '1MB';
-		SELECT json_agg(d) FROM vacuum_resume.decide('small') AS d}));
+		SELECT json_agg(d) FROM vacuum_resume.decide('small', 'VACUUM') AS d}));
 	is((grep { $_->{chosen} } @$plans)[0]{reason}, q{the table is vacuumed by the server's own code},
 		'the server does it');
 };
