@@ -31,9 +31,9 @@ my %deaths = (
 # A table whose vacuum is interrupted, whereupon rows die. Returns their number.
 sub interrupt
 {
-	my ($table, $dies) = @_;
+	my ($table, $dies, %opt) = @_;
 
-	make_table($node, $table, pages => $pages);
+	make_table($node, $table, pages => $pages, %opt);
 	$node->safe_psql('postgres',
 		"ALTER TABLE $table SET (autovacuum_vacuum_threshold = 50, autovacuum_vacuum_scale_factor = 0)");
 	is(vacuum_part($node, $table, to => 120)->{next_block}, $cursor, 'a vacuum is interrupted');
@@ -118,6 +118,33 @@ subtest 'the head is out of reach, and out of reach again' => sub {
 
 	my $report = vacuum($node, $table);
 	is($report->{plan}, 'resume and wrap', '  and the last one, too');
+	settled($node, $table);
+};
+
+# That it was given up is remembered as long as it takes, even if history is not.
+subtest 'and history does not reach back so far' => sub {
+	my $table = 'reach_forgotten';
+	my $remembered = 6;
+
+	$node->safe_psql('postgres', "ALTER SYSTEM SET vacuum_resume.history_size = $remembered");
+	$node->reload;
+	$node->poll_query_until('postgres', 'SHOW vacuum_resume.history_size', $remembered)
+	  or die 'the setting was not taken';
+	interrupt($table, 'most_further_on', pages => 2 * $pages);
+	my $log = log_end($node);
+	vacuum_part($node, $table, to => 31 * ($remembered + 1));
+	is(join(', ', map { $_->{plan} } decisions($node, $table, $log)),
+		join(', ', 'restart', ('resume and wrap') x $remembered), 'a run starts over, and many go on');
+	is($node->safe_psql('postgres', qq{
+			SELECT count(*) FROM vacuum_resume.history WHERE relid = '$table'::regclass AND plan = 'restart'}),
+		0, '  until history has none that started over');
+
+	let_die($node, $table, "$block % 4 = 0 AND ($block < 31 OR $block BETWEEN 124 AND 215)");
+	my (undef, $reasons) = foretold($table, 'VACUUM');
+	is($reasons->{restart}, $because{given_up}, 'the head is out of reach once more, but the next one is to go on');
+	my $rest = vacuum_in_slices($node, $table, slice => '1ms', set => ['vacuum_cost_delay = 0.2']);
+	cmp_ok($rest->{runs}, '>', 8, '  and so do many');
+	is(scalar(grep { $_->{plan} eq 'restart' } decisions($node, $table, $log)), 1, '  to the end');
 	settled($node, $table);
 };
 
