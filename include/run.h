@@ -72,6 +72,7 @@ typedef struct RunCounters
 	BlockNumber scanned_pages;
 	BlockNumber rescanned_pages;	/* of these, in a wrap */
 	BlockNumber vacuumable_pages;	/* of these, in the tail and not all-visible before */
+	BlockNumber to_freeze_pages;	/* likewise all-visible, but not to be skipped */
 	BlockNumber verified_pages; /* read to check pending TIDs (R4) */
 	BlockNumber removed_pages;
 	BlockNumber dead_item_pages;
@@ -135,6 +136,7 @@ typedef struct CycleState
 	Estimate	estimate;		/* as it was taken last, if counted ... */
 	bool		counted;
 	BlockNumber counted_vacuumable; /* ... and the run's counters then */
+	BlockNumber counted_to_freeze;
 	BlockNumber counted_dead_item;
 	BlockNumber counted_reaped;
 

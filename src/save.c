@@ -182,29 +182,30 @@ take_estimate(VacuumRun *run, CycleStop stop)
 	}
 	else if (cycle->counted)
 	{
-		int64		passed = done->vacuumable_pages - cycle->counted_vacuumable;
+		int64		to_freeze = done->to_freeze_pages - cycle->counted_to_freeze;
 
-		/* of each kind there is the same share among these */
-		if (passed > 0 && estimate->ahead > 0)
-			estimate->ahead_to_freeze -= rint((double) estimate->ahead_to_freeze *
-											  Min(passed, estimate->ahead) / estimate->ahead);
-		estimate->ahead -= passed;
+		estimate->ahead_to_freeze -= to_freeze;
+		estimate->ahead -= done->vacuumable_pages - cycle->counted_vacuumable + to_freeze;
 		estimate->behind += dead_item - cycle->counted_dead_item;
 		estimate->behind -= done->reaped_pages - cycle->counted_reaped;
 	}
 	else
 	{
 		/* the tail is taken to be what the head was */
+		double		ratio = (double) (run->rel_blocks - cursor) / Max(cursor - run->first_block, 1);
+
 		estimate->behind = (int64) dead_item - done->reaped_pages;
-		estimate->ahead = (double) (run->rel_blocks - cursor) * done->vacuumable_pages /
-			Max(cursor - run->first_block, 1);
+		estimate->ahead_to_freeze = done->to_freeze_pages * ratio;
+		estimate->ahead = done->vacuumable_pages * ratio + estimate->ahead_to_freeze;
 	}
-	estimate->ahead = Max(estimate->ahead, 0);
+	estimate->ahead_to_freeze = Max(estimate->ahead_to_freeze, 0);
+	estimate->ahead = Max(estimate->ahead, estimate->ahead_to_freeze);
 	estimate->behind = Max(estimate->behind, 0);
 	estimate->pending_pages = Max((int64) cycle->set_pages - cycle->set_reaped_pages, 0);
 	estimate->pending_tids = run->dead.count - cycle->set_reaped_tids;
 
 	cycle->counted_vacuumable = done->vacuumable_pages;
+	cycle->counted_to_freeze = done->to_freeze_pages;
 	cycle->counted_dead_item = dead_item;
 	cycle->counted_reaped = done->reaped_pages;
 	return *estimate;

@@ -482,6 +482,7 @@ scan_heap(VacuumRun *run)
 	{
 		BlockNumber block;
 		bool		map_all_visible;
+		bool		to_freeze;
 
 		if (scan->skipping && scan->next_block < scan->unskippable)
 		{
@@ -513,9 +514,11 @@ scan_heap(VacuumRun *run)
 		}
 
 		map_all_visible = true;
+		to_freeze = false;
 		if (block == scan->unskippable)
 		{
 			map_all_visible = scan->unskippable_all_visible;
+			to_freeze = map_all_visible && run->pages.aggressive;
 			look_ahead(run, block + 1);
 		}
 
@@ -525,6 +528,7 @@ scan_heap(VacuumRun *run)
 			run->done.scanned_pages++;
 			run->done.rescanned_pages += scan->wrapping;
 			run->done.vacuumable_pages += !scan->wrapping && !map_all_visible;
+			run->done.to_freeze_pages += !scan->wrapping && to_freeze;
 			scan->complete_tids = run->dead.count;
 		}
 		scan->next_block = block + 1;

@@ -85,6 +85,26 @@ subtest 'VACUUM (FREEZE, RESUME)' => sub {
 	settled($node, 'frozen', dead => $died);
 };
 
+# One that fails counts no more pages: what it knows of the tail follows from the head.
+make_table($node, 'failed', pages => $pages);
+burn_xids($node, 20);
+subtest 'VACUUM (FREEZE) fails' => sub {
+	$node->restart;			# the page must not be in the buffers
+	my $repair = garble($node, 'failed', $cursor);
+	stop_vacuum($node, 'failed', way => 'error', options => 'FREEZE');
+	$repair->();
+	my $died = let_die($node, 'failed', $one_a_page);
+	my $log = log_end($node);
+
+	is(vacuum($node, 'failed', options => 'FREEZE, RESUME')->{plan}, 'resume', 'the head is left alone');
+	located($node, 'failed', $log, $died);
+	# in 87 pages of the tail
+	my ($decision) = decisions($node, 'failed', $log);
+	cmp_ok(abs($decision->{tail_dead} - 174), '<=', 18,
+		"$decision->{tail_dead} rows are believed to be dead in the tail, of 174 that are");
+	settled($node, 'failed', dead => $died);
+};
+
 # What a plain one has left unfrozen does not: it has to begin anew, even if it is asked
 # to resume. Nor do pages that were skipped.
 make_table($node, 'unfrozen', pages => $pages);
