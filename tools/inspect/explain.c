@@ -36,8 +36,8 @@ static void
 print_title(const CycleRecord *cycle, const char *by, const char *source, OutputFormat format)
 {
 	if (format == OUTPUT_ALIGNED)
-		printf("Next vacuum of %s.%s, by %s; %s\n", cycle->schema_name, cycle->table_name, by,
-			   source);
+		printf("Next vacuum of %s.%s, by %s; %s\n", output_visible(cycle->schema_name),
+			   output_visible(cycle->table_name), by, source);
 }
 
 /* Ask the server; returns false if it does not answer, or has not got the extension there. */
@@ -45,8 +45,8 @@ static bool
 print_live(const char *data_directory, const char *database, const CycleRecord *cycle,
 		   const char *by, OutputFormat format)
 {
-	PGconn	   *connection = server_connect(data_directory,
-											cycle->key.database == 0 ? "postgres" : database);
+	PGconn	   *connection = database == NULL ? NULL :
+		server_connect(data_directory, database, NULL);
 	OutputTable *table;
 	PGresult   *result;
 	char		oid[16];
@@ -64,8 +64,8 @@ print_live(const char *data_directory, const char *database, const CycleRecord *
 						  2, NULL, values, NULL, NULL, 0);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
-		fprintf(stderr, "pg_vacuum_resume: the server could not be asked: %s",
-				PQerrorMessage(connection));
+		fprintf(stderr, "pg_vacuum_resume: the server could not be asked: %s\n",
+				server_message(connection));
 		PQclear(result);
 		PQfinish(connection);
 		return false;
@@ -145,7 +145,7 @@ print_saved(const CycleRecord *cycle, const RunRecord *runs, int nruns, const ch
 
 /*
  * Print what the next vacuum of the record's table would do: by autovacuum, VACUUM or
- * VACUUM (RESUME).  database is the name of the table's, if a server tells.
+ * VACUUM (RESUME).  database is the name of the table's, NULL if no server tells.
  */
 void
 explain_print(const char *data_directory, const char *database, const CycleRecord *cycle,

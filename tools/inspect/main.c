@@ -1,7 +1,8 @@
 /*
  * main.c
  *	  pg_vacuum_resume: looks into a data directory's store of interrupted
- *	  vacuums, whether the server is up or down.  Reads only.
+ *	  vacuums, whether the server is up or down.  Reads only; to forget one, it
+ *	  asks the server.
  */
 #include "postgres_fe.h"
 
@@ -14,6 +15,7 @@
 #include <libpq-fe.h>
 
 #include "explain.h"
+#include "forget.h"
 #include "output.h"
 #include "reader.h"
 #include "server.h"
@@ -29,6 +31,35 @@
 /* Microseconds between 1970 and 2000, where the server's timestamps begin */
 #define TIMESTAMP_BASE INT64CONST(946684800)
 
+typedef enum Command
+{
+	COMMAND_LIST,
+	COMMAND_SHOW,
+	COMMAND_EXPLAIN,
+	COMMAND_HISTORY,
+	COMMAND_CHECK,
+	COMMAND_FORGET
+} Command;
+
+static const char *const command_names[] = {
+	[COMMAND_LIST] = "list",
+	[COMMAND_SHOW] = "show",
+	[COMMAND_EXPLAIN] = "explain",
+	[COMMAND_HISTORY] = "history",
+	[COMMAND_CHECK] = "check",
+	[COMMAND_FORGET] = "forget"
+};
+
+/* The command line */
+typedef struct Arguments
+{
+	Command		command;
+	const char *table;			/* NULL: all */
+	OutputFormat format;
+	const char *by;				/* who vacuums next */
+	int			limit;
+} Arguments;
+
 typedef struct Problems
 {
 	int			count;
@@ -36,7 +67,9 @@ typedef struct Problems
 } Problems;
 
 static const char *data_directory = NULL;
+static const char *only_database = NULL;	/* name or OID; NULL: all */
 static PGresult *databases = NULL;	/* OIDs and names, if a server tells */
+static const char *no_databases = "the server does not tell";	/* if it does not: why */
 
 static void
 help(void)
@@ -47,15 +80,20 @@ help(void)
 		   "  pg_vacuum_resume show    -D DATADIR [OPTION]... TABLE\n"
 		   "  pg_vacuum_resume explain -D DATADIR [OPTION]... TABLE\n"
 		   "  pg_vacuum_resume history -D DATADIR [OPTION]... [TABLE]\n"
-		   "  pg_vacuum_resume check   -D DATADIR\n\n"
+		   "  pg_vacuum_resume check   -D DATADIR\n"
+		   "  pg_vacuum_resume forget  -D DATADIR [OPTION]... TABLE\n\n"
 		   "Commands:\n"
 		   "  list     one line for each vacuum that can be continued\n"
 		   "  show     all that is known of one table's; TABLE is a name, schema.name or an OID\n"
 		   "  explain  what the table's next vacuum would do about it, and why\n"
 		   "  history  one line for each vacuum that is over, newest first, of all tables or one\n"
-		   "  check    read and check everything; exit status 1 if something is wrong\n\n"
+		   "  check    read and check everything; exit status 1 if something is wrong\n"
+		   "  forget   let the server drop what is kept of one table's, so that its next vacuum starts\n"
+		   "           over; exit status 1 if nothing was forgotten\n\n"
 		   "Options:\n"
 		   "  -D, --pgdata=DATADIR  the data directory (default: PGDATA)\n"
+		   "      --database=DB     only tables of this database, a name or an OID; of a name only if a\n"
+		   "                        server tells\n"
 		   "      --by=KIND         explain: the next vacuum is one by autovacuum (the default), VACUUM, or\n"
 		   "                        VACUUM (RESUME)\n"
 		   "      --limit=N         history: no more than the last N vacuums\n"
@@ -63,8 +101,9 @@ help(void)
 		   "      --csv             output as CSV\n"
 		   "  -V, --version         show the version, then exit\n"
 		   "  -?, --help            show this help, then exit\n\n"
-		   "The server may be up or down. Nothing is written. If it is up, and you are its user or set\n"
-		   "PGUSER, names of databases are shown instead of their OIDs, and explain counts pages now.\n");
+		   "The server may be up or down, but for forget. Nothing is written. If it is up, and you are its\n"
+		   "user or set PGUSER, names of databases are shown instead of their OIDs, and explain counts\n"
+		   "pages now.\n");
 }
 
 static void
@@ -91,12 +130,18 @@ note_problem(const char *problem, const TableKey *table, void *arg)
 		fprintf(stderr, "pg_vacuum_resume: %s\n", problem);
 }
 
-/* Ask the server for the names of its databases, if there is one and it answers. */
+/*
+ * Ask the server for the names of its databases, if there is one and it answers.  Sets
+ * *problem if not.
+ */
 static void
-ask_for_databases(void)
+ask_for_databases(const char **problem)
 {
-	PGconn	   *connection = server_connect(data_directory, "postgres");
+	PGconn	   *connection = server_connect(data_directory, "postgres", problem);
 
+	/* somebody may have dropped that one */
+	if (connection == NULL)
+		connection = server_connect(data_directory, "template1", NULL);
 	if (connection == NULL)
 		return;
 	databases = PQexec(connection, "SELECT oid, datname FROM pg_catalog.pg_database");
@@ -117,6 +162,32 @@ database_name(uint32_t oid)
 		if (strcmp(PQgetvalue(databases, row, 0), text) == 0)
 			return PQgetvalue(databases, row, 1);
 	return text;
+}
+
+/* Is this the database that was asked for, if one was? */
+static bool
+is_wanted(uint32_t database)
+{
+	char		oid[16];
+
+	snprintf(oid, sizeof(oid), "%u", database);
+	return only_database == NULL || strcmp(only_database, oid) == 0 ||
+		strcmp(only_database, database_name(database)) == 0;
+}
+
+/* Misuse if there is no such database, or nobody who knows its name. */
+static void
+check_database(void)
+{
+	if (only_database == NULL || is_wanted(0) ||
+		only_database[strspn(only_database, "0123456789")] == '\0')
+		return;
+	if (PQntuples(databases) == 0)
+		misuse("no server tells the names of databases, give an OID instead of", only_database);
+	for (int row = 0; row < PQntuples(databases); row++)
+		if (strcmp(PQgetvalue(databases, row, 1), only_database) == 0)
+			return;
+	misuse("there is no database", only_database);
 }
 
 static const char *
@@ -180,6 +251,8 @@ print_list(const StoreContent *content, OutputFormat format)
 	{
 		const CycleRecord *cycle = &content->cycles[i];
 
+		if (!is_wanted(cycle->key.database))
+			continue;
 		output_text(table, database_name(cycle->key.database));
 		output_text(table, cycle->schema_name);
 		output_text(table, cycle->table_name);
@@ -206,8 +279,8 @@ is_named(const TableKey *key, const char *schema, const char *table, const char 
 
 	snprintf(qualified, sizeof(qualified), "%s.%s", schema, table);
 	snprintf(oid, sizeof(oid), "%u", key->relation);
-	return strcmp(name, table) == 0 || strcmp(name, qualified) == 0 ||
-		strcmp(name, oid) == 0;
+	return is_wanted(key->database) &&
+		(strcmp(name, table) == 0 || strcmp(name, qualified) == 0 || strcmp(name, oid) == 0);
 }
 
 /* The record of a table, NULL if there is none; misuse if several tables have that name. */
@@ -223,7 +296,7 @@ find_table(const StoreContent *content, const char *name)
 		if (!is_named(&cycle->key, cycle->schema_name, cycle->table_name, name))
 			continue;
 		if (found != NULL)
-			misuse("there are several tables of this name, give an OID instead of", name);
+			misuse("there are several tables of this name, tell which by OID and --database:", name);
 		found = cycle;
 	}
 	return found;
@@ -326,7 +399,8 @@ print_history(const StoreContent *content, const char *name, int limit, OutputFo
 		const RunRecord *run = &content->runs[i];
 		const RunDecision *decision = &run->decision;
 
-		if (name != NULL && !is_named(&run->key, run->schema_name, run->table_name, name))
+		if (!is_wanted(run->key.database) ||
+			(name != NULL && !is_named(&run->key, run->schema_name, run->table_name, name)))
 			continue;
 		printed++;
 		output_number(table, (int64_t) run->number);
@@ -406,11 +480,24 @@ parse_limit(const char *text, int *limit)
 	return true;
 }
 
-int
-main(int argc, char **argv)
+/* The command of this name; misuse if there is none. */
+static Command
+parse_command(const char *name)
+{
+	for (int i = 0; i < lengthof(command_names); i++)
+		if (strcmp(name, command_names[i]) == 0)
+			return i;
+	misuse("unrecognized command", name);
+	return 0;					/* not reached */
+}
+
+/* Read the command line, which also tells the data directory; misuse if it makes no sense. */
+static void
+parse_arguments(int argc, char **argv, Arguments *arguments)
 {
 	static const struct option options[] = {
 		{"pgdata", required_argument, NULL, 'D'},
+		{"database", required_argument, NULL, 'd'},
 		{"json", no_argument, NULL, 'j'},
 		{"csv", no_argument, NULL, 'c'},
 		{"limit", required_argument, NULL, 'l'},
@@ -419,20 +506,12 @@ main(int argc, char **argv)
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
 	};
-	OutputFormat format = OUTPUT_ALIGNED;
-	StoreContent content = {0};
-	Problems	problems = {.print = true};
 	const char *command;
-	const char *table = NULL;
 	const char *limit = NULL;
 	const char *by = NULL;
-	int			most = INT_MAX;
-	bool		is_check;
-	bool		is_history;
-	bool		is_explain;
-	char		path[MAXPGPATH];
 	int			option;
 
+	*arguments = (Arguments) {.format = OUTPUT_ALIGNED, .by = "autovacuum", .limit = INT_MAX};
 	opterr = 0;
 	while ((option = getopt_long(argc, argv, "D:V?", options, NULL)) != -1)
 	{
@@ -441,11 +520,14 @@ main(int argc, char **argv)
 			case 'D':
 				data_directory = optarg;
 				break;
+			case 'd':
+				only_database = optarg;
+				break;
 			case 'j':
-				format = OUTPUT_JSON;
+				arguments->format = OUTPUT_JSON;
 				break;
 			case 'c':
-				format = OUTPUT_CSV;
+				arguments->format = OUTPUT_CSV;
 				break;
 			case 'l':
 				limit = optarg;
@@ -455,16 +537,16 @@ main(int argc, char **argv)
 				break;
 			case 'h':
 				help();
-				return EXIT_SUCCESS;
+				exit(EXIT_SUCCESS);
 			case 'V':
 				puts("pg_vacuum_resume " PGVR_VERSION);
-				return EXIT_SUCCESS;
+				exit(EXIT_SUCCESS);
 			default:
 				/* getopt's answer to a mistake is '?', too */
 				if (strcmp(argv[optind - 1], "-?") == 0)
 				{
 					help();
-					return EXIT_SUCCESS;
+					exit(EXIT_SUCCESS);
 				}
 				misuse("unrecognized option or missing value", argv[optind - 1]);
 		}
@@ -473,38 +555,139 @@ main(int argc, char **argv)
 	if (optind >= argc)
 		misuse("no command given", NULL);
 	command = argv[optind++];
-	is_check = strcmp(command, "check") == 0;
-	is_history = strcmp(command, "history") == 0;
-	is_explain = strcmp(command, "explain") == 0;
-	if (strcmp(command, "show") == 0 || is_explain)
+	arguments->command = parse_command(command);
+	switch (arguments->command)
 	{
-		if (optind >= argc)
-			misuse("no table given", NULL);
-		table = argv[optind++];
+		case COMMAND_SHOW:
+		case COMMAND_EXPLAIN:
+		case COMMAND_FORGET:
+			if (optind >= argc)
+				misuse("no table given", NULL);
+			arguments->table = argv[optind++];
+			break;
+		case COMMAND_HISTORY:
+			if (optind < argc)
+				arguments->table = argv[optind++];
+			break;
+		case COMMAND_LIST:
+		case COMMAND_CHECK:
+			break;
 	}
-	else if (is_history)
-	{
-		if (optind < argc)
-			table = argv[optind++];
-	}
-	else if (strcmp(command, "list") != 0 && !is_check)
-		misuse("unrecognized command", command);
 	if (optind < argc)
 		misuse("too many arguments, the first is", argv[optind]);
-	if (limit != NULL && !is_history)
-		misuse("--limit does not go with command", command);
-	if (limit != NULL && !parse_limit(limit, &most))
-		misuse("not a number of vacuums:", limit);
 
-	if (by != NULL && !is_explain)
+	if (limit != NULL && arguments->command != COMMAND_HISTORY)
+		misuse("--limit does not go with command", command);
+	if (limit != NULL && !parse_limit(limit, &arguments->limit))
+		misuse("not a number of vacuums:", limit);
+	if (by != NULL && arguments->command != COMMAND_EXPLAIN)
 		misuse("--by does not go with command", command);
 	if (by != NULL && !explain_knows_kind(by))
 		misuse("not a kind of vacuum:", by);
+	if (by != NULL)
+		arguments->by = by;
+	if (only_database != NULL && arguments->command == COMMAND_CHECK)
+		misuse("--database does not go with command", command);
+	if (arguments->format != OUTPUT_ALIGNED && arguments->command == COMMAND_FORGET)
+		misuse("--json and --csv do not go with command", command);
 
 	if (data_directory == NULL)
 		data_directory = getenv("PGDATA");
 	if (data_directory == NULL)
 		misuse("no data directory given", NULL);
+}
+
+/*
+ * A database's name to connect to, NULL if no server tells.  Of shared catalogs any
+ * database will do.
+ */
+static const char *
+database_to_ask(uint32_t oid)
+{
+	if (PQntuples(databases) == 0)
+		return NULL;
+	return oid == 0 ? "postgres" : database_name(oid);
+}
+
+/* Did the server have a database that it has no more? */
+static bool
+is_dropped(uint32_t database)
+{
+	char		oid[16];
+
+	snprintf(oid, sizeof(oid), "%u", database);
+	for (int row = 0; row < PQntuples(databases); row++)
+		if (strcmp(PQgetvalue(databases, row, 0), oid) == 0)
+			return false;
+	return database != 0 && PQntuples(databases) > 0;
+}
+
+/* Do what the command says with what the store holds; returns false if it cannot be done. */
+static bool
+perform(const Arguments *arguments, const StoreContent *content, Problems *problems)
+{
+	const char *table = arguments->table;
+	OutputFormat format = arguments->format;
+	const CycleRecord *cycle;
+
+	switch (arguments->command)
+	{
+		case COMMAND_LIST:
+			print_list(content, format);
+			return true;
+
+		case COMMAND_CHECK:
+			if (problems->count == 0)
+				problems->count += check_identity(content);
+			printf("%d record%s, %d run%s, %d problem%s\n",
+				   content->ncycles, content->ncycles == 1 ? "" : "s",
+				   content->nruns, content->nruns == 1 ? "" : "s",
+				   problems->count, problems->count == 1 ? "" : "s");
+			return true;
+
+		case COMMAND_HISTORY:
+			print_history(content, table, arguments->limit, format);
+			return true;
+
+		case COMMAND_SHOW:
+			if (print_table(content, table, format))
+				return true;
+			break;
+
+		case COMMAND_EXPLAIN:
+			if ((cycle = find_table(content, table)) == NULL)
+				break;
+			explain_print(data_directory, database_to_ask(cycle->key.database), cycle,
+						  content->runs, content->nruns, arguments->by, format);
+			return true;
+
+		case COMMAND_FORGET:
+			if ((cycle = find_table(content, table)) == NULL)
+				break;
+			if (is_dropped(cycle->key.database))
+			{
+				fprintf(stderr, "pg_vacuum_resume: database %u has been dropped; what is kept of its tables is not used\n",
+						cycle->key.database);
+				return false;
+			}
+			return forget_table(data_directory, database_to_ask(cycle->key.database),
+								no_databases, cycle);
+	}
+
+	fprintf(stderr, "pg_vacuum_resume: no vacuum of table \"%s\" to continue\n", table);
+	return false;
+}
+
+int
+main(int argc, char **argv)
+{
+	Arguments	arguments;
+	StoreContent content = {0};
+	Problems	problems = {.print = true};
+	char		path[MAXPGPATH];
+	bool		done;
+
+	parse_arguments(argc, argv, &arguments);
 	snprintf(path, sizeof(path), "%s/PG_VERSION", data_directory);
 	if (access(path, R_OK) != 0)
 	{
@@ -516,40 +699,11 @@ main(int argc, char **argv)
 	/* no store is a store without records */
 	if (reader_open(data_directory, note_problem, &problems))
 		problems.count = read_store(&content);
-	if (!is_check)
-		ask_for_databases();
+	if (arguments.command != COMMAND_CHECK)
+		ask_for_databases(&no_databases);
+	check_database();
 
-	if (is_check)
-	{
-		if (problems.count == 0)
-			problems.count += check_identity(&content);
-		printf("%d record%s, %d run%s, %d problem%s\n",
-			   content.ncycles, content.ncycles == 1 ? "" : "s",
-			   content.nruns, content.nruns == 1 ? "" : "s",
-			   problems.count, problems.count == 1 ? "" : "s");
-	}
-	else if (is_history)
-		print_history(&content, table, most, format);
-	else if (is_explain)
-	{
-		const CycleRecord *cycle = find_table(&content, table);
-
-		if (cycle == NULL)
-		{
-			fprintf(stderr, "pg_vacuum_resume: no vacuum of table \"%s\" to continue\n", table);
-			return EXIT_PROBLEM;
-		}
-		explain_print(data_directory, database_name(cycle->key.database), cycle, content.runs,
-					  content.nruns, by == NULL ? "autovacuum" : by, format);
-	}
-	else if (table == NULL)
-		print_list(&content, format);
-	else if (!print_table(&content, table, format))
-	{
-		fprintf(stderr, "pg_vacuum_resume: no vacuum of table \"%s\" to continue\n", table);
-		return EXIT_PROBLEM;
-	}
-
+	done = perform(&arguments, &content, &problems);
 	PQclear(databases);
-	return problems.count == 0 ? EXIT_SUCCESS : EXIT_PROBLEM;
+	return done && problems.count == 0 ? EXIT_SUCCESS : EXIT_PROBLEM;
 }

@@ -21,6 +21,7 @@ typedef struct OutputTable OutputTable;
 extern OutputTable *output_table(const char *const *names, int ncolumns);
 extern void output_text(OutputTable *table, const char *value);
 extern void output_number(OutputTable *table, int64_t value);
+extern char *output_visible(const char *value);
 extern void output_print(const OutputTable *table, OutputFormat format);
 extern void output_print_expanded(const OutputTable *table, OutputFormat format);
 

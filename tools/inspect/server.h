@@ -7,6 +7,8 @@
 
 #include <libpq-fe.h>
 
-extern PGconn *server_connect(const char *data_directory, const char *database);
+extern PGconn *server_connect(const char *data_directory, const char *database,
+							  const char **problem);
+extern char *server_message(PGconn *connection);
 
 #endif							/* PGVR_SERVER_H */
