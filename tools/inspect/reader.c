@@ -82,6 +82,7 @@ reader_open(const char *data_directory, ProblemReport report, void *arg)
 	struct stat file;
 	MDB_envinfo info;
 	MDB_stat	stats;
+	mdb_filehandle_t descriptor;
 	unsigned int flags = MDB_RDONLY | MDB_NOTLS;
 	const char *problem;
 	int			error;
@@ -126,8 +127,9 @@ reader_open(const char *data_directory, ProblemReport report, void *arg)
 		return false;
 	}
 
-	/* LMDB would run into a bus error */
+	/* LMDB would run into a bus error; a server may have made the file longer meanwhile */
 	if (mdb_env_info(env, &info) != 0 || mdb_env_stat(env, &stats) != 0 ||
+		mdb_env_get_fd(env, &descriptor) != 0 || fstat(descriptor, &file) != 0 ||
 		((uint64) info.me_last_pgno + 1) * stats.ms_psize > (uint64) file.st_size)
 	{
 		report("the store's file is too short", NULL, arg);
