@@ -47,7 +47,8 @@ sub tool
 	my ($command, @arguments) = @_;
 	my ($stdout, $stderr) = ('', '');
 
-	IPC::Run::run([ $tool, $command, '-D', $directory, @arguments ], '>', \$stdout, '2>', \$stderr);
+	IPC::Run::run([ $tool, $command, '-D', $directory, @arguments ], '>', \$stdout, '2>', \$stderr,
+		IPC::Run::timeout(60));
 	return ($? >> 8, $stdout, $stderr);
 }
 
@@ -269,6 +270,21 @@ is(query('one', q{SELECT database FROM vacuum_resume.progress WHERE relation LIK
 refuses([ 'forget', 'twin', '--database=two' ], 1, qr/^pg_vacuum_resume: no vacuum of table "twin" to continue$/);
 like(output_of('forget', $proc, "--database=$oid{one}"), qr/of pg_catalog\.pg_proc \(database one, table $proc\)/, 'by OIDs');
 is(databases_of('pg_proc'), 'two', '  one of two');
+
+# A catalog that all databases share
+query('one', q{
+	DO $$ BEGIN
+		FOR i IN 1 .. 1500 LOOP
+			EXECUTE format('COMMENT ON DATABASE two IS %L', i || repeat('x', 400));
+		END LOOP;
+	END $$;});
+interrupt_again('one', 'pg_shdescription');
+is(join(' ', map { "$_->{database} $_->{table}" } @{ json_of('list', '--database=(shared)') }),
+	'(shared) pg_shdescription', 'a shared catalog is of no database');
+like(output_of('forget', 'pg_shdescription', '--database=0'), qr/of pg_catalog\.pg_shdescription \(shared, table \d+\)/,
+	'  and can be forgotten');
+is(databases_of('pg_shdescription'), '', '  which it is');
+
 like(output_of('forget', $names[3][0]), qr/^forgot the vacuum of public\.red\\x1B\[31m\\x7F \(/, 'by a name that acts');
 like(output_of('check'), qr/^\d+ records?, \d+ runs?, 0 problems\n\z/, 'the store is in order');
 

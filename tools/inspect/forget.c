@@ -114,10 +114,11 @@ forget_table(const char *data_directory, const char *database, const char *probl
 		complain_of_refusal(connection, result, cycle);
 
 	if (forgotten)
-		printf("forgot the vacuum of %s.%s (database %s, table %u)%s, which had got to block %u of %u\n",
+		printf("forgot the vacuum of %s.%s (%s%s, table %u)%s, which had got to block %u of %u\n",
 			   output_visible(cycle->schema_name), output_visible(cycle->table_name),
-			   output_visible(database), cycle->key.relation, why,
-			   cycle->next_block, cycle->rel_blocks);
+			   cycle->key.database == 0 ? "shared" : "database ",
+			   cycle->key.database == 0 ? "" : output_visible(database),
+			   cycle->key.relation, why, cycle->next_block, cycle->rel_blocks);
 	PQclear(result);
 	PQfinish(connection);
 	return forgotten;
