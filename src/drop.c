@@ -138,20 +138,32 @@ see_access(ObjectAccessType access, Oid class_id, Oid object_id, int sub_id, voi
 }
 
 /*
- * Is the table of a record gone that this session would know of?  Then the record
- * is removed.  No lock is needed: nobody vacuums it any more, and a new table with
- * this OID would lose no more than progress.
+ * Is the table of a record gone, or its database, as far as this session can tell?
+ * Then the record is removed, in the latter case all of that database.  No lock is
+ * needed: nobody vacuums it any more, and a new table or database with this OID would
+ * lose no more than progress.
  */
 bool
 drop_was_missed(const TableKey *key)
 {
-	if (key->database != MyDatabaseId ||
-		SearchSysCacheExists1(RELOID, ObjectIdGetDatum(key->relation)))
-		return false;
+	TableKey	gone = *key;
+
+	if (key->database == MyDatabaseId)
+	{
+		if (SearchSysCacheExists1(RELOID, ObjectIdGetDatum(key->relation)))
+			return false;
+	}
+	else
+	{
+		if (key->database == InvalidOid ||
+			SearchSysCacheExists1(DATABASEOID, ObjectIdGetDatum(key->database)))
+			return false;
+		gone.relation = InvalidOid;
+	}
 
 	/* this transaction's own drop may still be rolled back */
 	if (dropped == NIL)
-		forget(key);
+		forget(&gone);
 	return true;
 }
 

@@ -314,11 +314,12 @@ query('one', 'DROP TABLE gone');
 query('postgres', 'DROP DATABASE two');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'pg_vacuum_resume'");
 $node->restart;
+refuses([ 'forget', 'pg_proc' ], 1, qr/database $oid{two} has been dropped; what is kept of its tables is not used/);
 is(databases_of('gone'), 'one', 'there is a record of a table that is gone');
 like(output_of('forget', 'gone'), qr/^forgot the vacuum of public\.gone \(database one, table \d+\), a table that has been dropped/,
 	'  which can be forgotten');
 is(databases_of('gone'), '', '  and then there is none');
-refuses([ 'forget', 'pg_proc' ], 1, qr/database $oid{two} has been dropped; what is kept of its tables is not used/);
+is(databases_of('pg_proc'), '', 'with it the server has removed what was kept of a database that is gone');
 
 ###############################################################################
 # Where no server can be asked
