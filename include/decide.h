@@ -44,8 +44,24 @@ typedef enum DecideReason
 	BECAUSE_CHECKING_COSTS_MORE,
 	BECAUSE_GIVEN_UP_BEFORE,
 	BECAUSE_RESUMING_KEEPS_MORE,
-	BECAUSE_NOT_USABLE			/* not decide()'s: a run found a record that it must not continue */
+	BECAUSE_ONLY_PENDING,
+
+	/* not decide()'s: there is a record, but it cannot be continued */
+	BECAUSE_UNREADABLE,
+	BECAUSE_OTHER_CLUSTER,
+	BECAUSE_OTHER_TIMELINE,
+	BECAUSE_LATER_STATE,
+	BECAUSE_REWRITTEN,
+	BECAUSE_PERSISTENCE_CHANGED,
+	BECAUSE_MAY_BE_RESET,
+	BECAUSE_FREEZING_UNPROVEN,
+	BECAUSE_FREEZING_SKIPPED,
+	BECAUSE_FREEZING_LESS,
+	BECAUSE_EVERY_PAGE_ASKED_FOR,
+	BECAUSE_SERVERS_OWN_CODE
 } DecideReason;
+
+#define DECIDE_REASONS (BECAUSE_SERVERS_OWN_CODE + 1)
 
 /*
  * What is known when a run begins.  A page is vacuumable if the visibility map

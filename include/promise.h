@@ -8,8 +8,8 @@
 #include "run.h"
 
 extern Promise promise_of(const Cutoffs *cutoffs);
-extern const char *promise_broken(const Cutoffs *cutoffs, bool aggressive,
-								  const CycleRecord *record);
+extern bool promise_broken(const Cutoffs *cutoffs, bool aggressive, const CycleRecord *record,
+						   DecideReason *why);
 extern bool promise_is_kept(VacuumRun *run);
 
 #endif							/* PGVR_PROMISE_H */

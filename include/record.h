@@ -239,7 +239,7 @@ typedef struct CycleRecord
 
 	/* pending TIDs */
 	uint64_t	set_number;		/* counts the sets of this cycle (R11) */
-	int64_t		pending_tids;
+	int64_t		pending_tids;	/* of the list in the store, reaped ones included */
 	uint32_t	pending_lost;	/* 1: the store was full, the list is not kept */
 	uint32_t	chunks;
 	int64_t		lost_tids;		/* dead line pointers that were dropped from the list, or not kept */
@@ -324,6 +324,13 @@ typedef struct LastRunRecord
 extern void record_seal(void *record, size_t bytes, RecordKind kind);
 extern bool record_is_sound(const void *record, size_t bytes, RecordKind kind,
 							size_t least_bytes);
+
+/* How many TIDs are pending that are known one by one, and are not reaped yet? */
+static inline int64_t
+cycle_pending_tids(const CycleRecord *record)
+{
+	return record->pending_lost ? 0 : record->estimate.pending_tids;
+}
 
 extern const char *cycle_phase_name(uint32_t phase);
 extern const char *cycle_stop_name(uint32_t stop);

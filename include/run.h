@@ -108,6 +108,7 @@ typedef struct CycleState
 	bool		killed_run_pending; /* that one may have been killed: not in history yet */
 	bool		may_reap;		/* R6: the store cannot contradict what we reap */
 	bool		loaded;			/* is what the run has in memory what a record can be made of? */
+	int64		unsafe_tids;	/* pending ones that may have been reaped already (R6) */
 	bool		gave_up;		/* was the cycle begun by giving up one that could go on? */
 	bool		warned;			/* about the store, once a run is enough */
 	CycleRecord base;			/* what earlier runs did; zero in a new cycle */

@@ -79,7 +79,7 @@ attached_vacuum(Relation rel, struct VacuumParams *params, BufferAccessStrategy 
 
 	/* R5: the server's code will reap without regard to what we know of the table */
 	if (rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP)
-		cycle_forget(rel, "the table is vacuumed by the server's own code");
+		cycle_forget(rel, decide_reason_text(BECAUSE_SERVERS_OWN_CODE));
 	server_vacuum(rel, params, bstrategy);
 }
 

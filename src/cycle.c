@@ -27,6 +27,7 @@
 #include "elapsed.h"
 #include "history_row.h"
 #include "instance.h"
+#include "report.h"
 #include "save.h"
 #include "settings.h"
 #include "store.h"
@@ -282,6 +283,8 @@ cycle_stopped(VacuumRun *run, CycleStop stop)
 	PG_TRY();
 	{
 		save_progress(run, stop);
+		if (run->cycle.recorded && stop != CYCLE_OUT_OF_TIME)
+			report_interrupted(run);
 	}
 	PG_CATCH();
 	{

@@ -217,8 +217,32 @@ decide_reason_text(DecideReason reason)
 			return "the cycle before has been given up already";
 		case BECAUSE_RESUMING_KEEPS_MORE:
 			return "resuming keeps what has been done";
-		case BECAUSE_NOT_USABLE:
-			return "what was kept could not be continued";
+		case BECAUSE_ONLY_PENDING:
+			return "only pending row pointers are left to remove";
+		case BECAUSE_UNREADABLE:
+			return "the record cannot be read";
+		case BECAUSE_OTHER_CLUSTER:
+			return "it is of another cluster";
+		case BECAUSE_OTHER_TIMELINE:
+			return "it is of another timeline";
+		case BECAUSE_LATER_STATE:
+			return "it was written by a later state of this cluster";
+		case BECAUSE_REWRITTEN:
+			return "the table has been rewritten";
+		case BECAUSE_PERSISTENCE_CHANGED:
+			return "the table's persistence has been changed";
+		case BECAUSE_MAY_BE_RESET:
+			return "an unlogged table may have been reset";
+		case BECAUSE_FREEZING_UNPROVEN:
+			return "an aggressive vacuum cannot rely on what was frozen before";
+		case BECAUSE_FREEZING_SKIPPED:
+			return "an aggressive vacuum has to scan pages that were skipped";
+		case BECAUSE_FREEZING_LESS:
+			return "an aggressive vacuum has to freeze more than was frozen";
+		case BECAUSE_EVERY_PAGE_ASKED_FOR:
+			return "DISABLE_PAGE_SKIPPING asks for every page";
+		case BECAUSE_SERVERS_OWN_CODE:
+			return "the table is vacuumed by the server's own code";
 	}
 	return "unknown";
 }
@@ -633,7 +657,7 @@ choose_how_to_resume(const Situation *s, Decision *decision)
 		resume->reason = wrap->reason = BECAUSE_HEAD_PAYS;
 		return PLAN_RESUME_AND_WRAP;
 	}
-	resume->reason = wrap->reason = BECAUSE_TAIL_PAYS_MORE;
+	resume->reason = wrap->reason = s->ahead > 0 ? BECAUSE_TAIL_PAYS_MORE : BECAUSE_ONLY_PENDING;
 	return PLAN_RESUME;
 }
 

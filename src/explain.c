@@ -74,11 +74,11 @@ take_cutoffs(Relation rel, Asker asker, Cutoffs *cutoffs)
 }
 
 /*
- * Decide as the next vacuum would that has the settings that we have now.  *obstacle is
- * set if there is a record that it could not continue.  The table is locked.
+ * Decide as the next vacuum would that has the settings that we have now.  Returns true if
+ * there is a record that it could not continue, and says why not.  The table is locked.
  */
-static void
-ask(Relation rel, Asker asker, DecisionInput *input, Decision *decision, const char **obstacle)
+static bool
+ask(Relation rel, Asker asker, DecisionInput *input, Decision *decision, DecideReason *obstacle)
 {
 	BlockNumber rel_blocks = RelationGetNumberOfBlocks(rel);
 	TableKey	key = cycle_key(rel);
@@ -87,19 +87,20 @@ ask(Relation rel, Asker asker, DecisionInput *input, Decision *decision, const c
 	int			nindexes;
 	Cutoffs		cutoffs = {0};
 	bool		aggressive = take_cutoffs(rel, asker, &cutoffs);
-	bool		found;
+	bool		obstructed = false;
 	StoreResult result;
 
-	*obstacle = NULL;
 	result = store_find(&key, &record);
-	found = result == STORE_OK;
-	if (result != STORE_OK && result != STORE_NOT_FOUND)
-		*obstacle = "the record cannot be read";
-	if (found)
-		*obstacle = cycle_why_not(rel, &cutoffs, aggressive, &record);
+	if (result == STORE_OK)
+		obstructed = cycle_is_over(rel, &cutoffs, aggressive, &record, obstacle);
+	else if (result != STORE_NOT_FOUND)
+	{
+		*obstacle = BECAUSE_UNREADABLE;
+		obstructed = true;
+	}
 
 	vac_open_indexes(rel, AccessShareLock, &nindexes, &indexes);
-	plan_facts(rel, indexes, nindexes, rel_blocks, found && *obstacle == NULL ? &record : NULL,
+	plan_facts(rel, indexes, nindexes, rel_blocks, result == STORE_OK && !obstructed ? &record : NULL,
 			   aggressive, false, asker == ASKER_VACUUM && setting_max_duration == 0, input);
 	input->expected_work = history_work_before_stop(rel, setting_max_duration != 0);
 	vac_close_indexes(nindexes, indexes, NoLock);
@@ -107,6 +108,7 @@ ask(Relation rel, Asker asker, DecisionInput *input, Decision *decision, const c
 	input->mode = asker == ASKER_VACUUM_RESUME ? DECIDE_RESUME : plan_mode();
 	input->may_leave_head = asker != ASKER_VACUUM;
 	decide(input, decision);
+	return obstructed;
 }
 
 /* Put an estimate into the next column, null if there is none. */
@@ -128,7 +130,8 @@ pgvr_decide(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	Relation	rel = table_open(PG_GETARG_OID(0), AccessShareLock);
 	Asker		asker = parse_asker(text_to_cstring(PG_GETARG_TEXT_PP(1)));
-	const char *obstacle;
+	DecideReason obstacle;
+	bool		obstructed;
 	DecisionInput input;
 	Decision	decision;
 	bool		ours;
@@ -145,14 +148,15 @@ pgvr_decide(PG_FUNCTION_ARGS)
 	/* a command has the settings of the session that gives it */
 	if (asker == ASKER_AUTOVACUUM)
 		nest_level = settings_begin_as_worker();
-	ask(rel, asker, &input, &decision, &obstacle);
+	obstructed = ask(rel, asker, &input, &decision, &obstacle);
 	ours = attach_is_ours(rel);
 	if (asker == ASKER_AUTOVACUUM)
 		settings_end_as_worker(nest_level);
 
 	if (!ours)
 	{
-		obstacle = "the table is vacuumed by the server's own code";
+		obstacle = BECAUSE_SERVERS_OWN_CODE;
+		obstructed = true;
 		decision.plan = PLAN_RESTART;
 		for (int plan = 0; plan < VACUUM_PLANS; plan++)
 			decision.plans[plan].possible = plan == PLAN_RESTART;
@@ -168,8 +172,8 @@ pgvr_decide(PG_FUNCTION_ARGS)
 		values[n++] = CStringGetTextDatum(vacuum_plan_name(plan));
 		values[n++] = BoolGetDatum(decision.plan == plan);
 		values[n++] = BoolGetDatum(estimate->possible);
-		values[n++] = CStringGetTextDatum(obstacle != NULL ? obstacle :
-										  decide_reason_text(estimate->reason));
+		values[n++] = CStringGetTextDatum(decide_reason_text(obstructed ? obstacle :
+															 estimate->reason));
 		values[n++] = Int64GetDatum(plan == PLAN_RESTART ? 0 : (int64) input.next_block);
 		put_estimate(estimate->heap_pages, estimated, values, nulls, &n);
 		put_estimate(estimate->verified_pages, estimated, values, nulls, &n);

@@ -14,6 +14,24 @@ not_negative(int64_t pages)
 }
 
 /*
+ * Which share of the pending TIDs is to be collected again, because a run that was
+ * killed while it reaped may have reaped these already (R6)?  By blocks, for the list
+ * itself is not at hand.
+ */
+static double
+share_to_collect_again(const CycleRecord *record)
+{
+	uint32_t	until = record->reap_until_block < record->next_block ?
+		record->reap_until_block : record->next_block;
+
+	if (record->phase != CYCLE_REAPING || record->stop != CYCLE_RUNNING ||
+		record->reap_next_block >= until)
+		return 0;
+	return (double) (until - record->reap_next_block) /
+		(record->next_block - record->reap_next_block);
+}
+
+/*
  * The facts about a table of which there is no record, or none to be continued:
  * all of its vacuumable pages lie ahead.
  */
@@ -41,6 +59,8 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 				bool trusted, bool wraps_anew, DecisionInput *input)
 {
 	const Estimate *then = &record->estimate;
+	double		again = share_to_collect_again(record);
+	int64_t		tids_again = 0;
 
 	facts_of_table(rel_blocks, now, input);
 	input->has_record = true;
@@ -55,8 +75,9 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	input->scanned_pages = not_negative(record->counters.scanned_pages);
 	if (!record->pending_lost)
 	{
-		input->pending_pages = not_negative(then->pending_pages);
-		input->pending_tids = not_negative(then->pending_tids);
+		tids_again = not_negative(then->pending_tids) * again;
+		input->pending_pages = not_negative(then->pending_pages) * (1 - again);
+		input->pending_tids = not_negative(then->pending_tids) - tids_again;
 	}
 	input->must_verify = !trusted;
 	/* when they are removed before anything is scanned: see cycle_load_pending() */
@@ -68,6 +89,6 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	input->dead_at_start = then->dead_rows_at_start;
 	input->dead_at_save = then->dead_rows;
 	input->dead_left = not_negative(record->counters.left_dead_tuples) +
-		not_negative(record->lost_tids);
+		not_negative(record->lost_tids) + tids_again;
 	input->restarted_before = record->gave_up != 0;
 }

@@ -129,7 +129,7 @@ pgvr_cycles(PG_FUNCTION_ARGS)
 		nulls[n] = nulls[n + 1] = !count_pages(record, &ahead, &behind);
 		values[n++] = Int64GetDatum(ahead);
 		values[n++] = Int64GetDatum(behind);
-		values[n++] = Int64GetDatum(record->pending_tids);
+		values[n++] = Int64GetDatum(cycle_pending_tids(record));
 		values[n++] = Int64GetDatum(record->phase == CYCLE_REAPING ? record->reap_next_block : 0);
 		values[n++] = Int32GetDatum(record->indexes_done);
 		values[n++] = Int32GetDatum(record->indexes);

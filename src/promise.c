@@ -28,30 +28,35 @@ satisfies(uint64 carry_xid, MultiXactId carry_mxid, const Promise *promise)
 }
 
 /*
- * R7: why the record does not let a run keep an aggressive vacuum's promise; NULL
- * if it does.
+ * R7: does the record not let a run keep an aggressive vacuum's promise?  Then says
+ * why not.
  *
  * The promise of a vacuum that takes many runs is the one it began with, as that
  * of an uninterrupted one is: with a limit that moved on from run to run, no cycle
  * would ever be completed on a server where XIDs are used up meanwhile.  But this
  * run must not have been asked to freeze younger rows than the first was.
  */
-const char *
-promise_broken(const Cutoffs *cutoffs, bool aggressive, const CycleRecord *record)
+bool
+promise_broken(const Cutoffs *cutoffs, bool aggressive, const CycleRecord *record,
+			   DecideReason *why)
 {
 	const Promise *first = &record->promise;
 	Promise		own = promise_of(cutoffs);
 
 	if (!aggressive)
-		return NULL;
+		return false;
 	if (record->skipped_all_visible)
-		return "an aggressive vacuum has to scan pages that were skipped";
+	{
+		*why = BECAUSE_FREEZING_SKIPPED;
+		return true;
+	}
 	if (satisfies(record->carry_xid, record->carry_mxid, &own))
-		return NULL;
+		return false;
 	if (first->xid != 0 && satisfies(record->carry_xid, record->carry_mxid, first) &&
 		first->xid_age <= own.xid_age && first->mxid_age <= own.mxid_age)
-		return NULL;
-	return "an aggressive vacuum has to freeze more than was frozen";
+		return false;
+	*why = BECAUSE_FREEZING_LESS;
+	return true;
 }
 
 /*

@@ -87,6 +87,36 @@ report_decision(VacuumRun *run, const CycleRecord *record)
 					   decision->head_dead, (long long) input->pending_tids)));
 }
 
+/* How far the vacuum of a record has come. */
+static const char *
+where_it_is(const CycleRecord *record)
+{
+	long long	pending = cycle_pending_tids(record);
+
+	if (record->phase == CYCLE_VACUUMING_INDEXES)
+		return psprintf("%u of %u blocks are scanned, %u of %u indexes are done with %lld dead row pointers.",
+						record->next_block, record->rel_blocks, record->indexes_done,
+						record->indexes, pending);
+	if (record->phase == CYCLE_REAPING)
+		return psprintf("%u of %u blocks are scanned, all indexes are done, %lld dead row pointers are still to be removed from the table.",
+						record->next_block, record->rel_blocks, pending);
+	return psprintf("%u of %u blocks are scanned, %lld dead row pointers are pending.",
+					record->next_block, record->rel_blocks, pending);
+}
+
+/*
+ * Say in the log that the run was interrupted, and what is kept of it; whoever gave the
+ * command gets the error that did it.
+ */
+void
+report_interrupted(VacuumRun *run)
+{
+	ereport(LOG,
+			(errmsg("kept the progress of the interrupted vacuum of table \"%s.%s\"",
+					run->schema_name, run->table_name),
+			 errdetail_internal("%s", where_it_is(&run->cycle.record))));
+}
+
 /*
  * Say that the run has stopped because its time is over.
  */
@@ -112,9 +142,7 @@ report_out_of_time(VacuumRun *run)
 	ereport(elevel,
 			(errmsg("vacuum of table \"%s.%s\" stopped after its maximum duration",
 					run->schema_name, run->table_name),
-			 errdetail("%u of %u blocks are scanned, %lld dead row pointers are pending.",
-					   record->next_block, record->rel_blocks,
-					   (long long) record->pending_tids),
+			 errdetail_internal("%s", where_it_is(record)),
 			 errhint("The next VACUUM of the table goes on from there.")));
 }
 
@@ -196,8 +224,12 @@ append_indexes(VacuumRun *run, StringInfo text)
 		items = done->reaped_tids;
 		if (run->nindexes > 0)
 			pages = done->reaped_pages;
-		appendStringInfoString(text, run->nindexes > 0 && done->index_passes > 0 ?
-							   _("index scan needed: ") : _("index scan not needed: "));
+		if (run->nindexes > 0 && done->index_passes > 0)
+			appendStringInfoString(text, _("index scan needed: "));
+		else if (run->nindexes > 0 && items > 0)
+			appendStringInfoString(text, "index scan done by an earlier run: ");
+		else
+			appendStringInfoString(text, _("index scan not needed: "));
 		format = _("%u pages from table (%.2f%% of total) had %lld dead item identifiers removed\n");
 	}
 	else
@@ -233,7 +265,7 @@ append_cycle(VacuumRun *run, StringInfo text)
 	if (run->out_of_time)
 		appendStringInfo(text, "stopped after its maximum duration at block %u of %u, %lld dead item identifiers are pending\n",
 						 run->cycle.record.next_block, run->cycle.record.rel_blocks,
-						 (long long) run->cycle.record.pending_tids);
+						 (long long) cycle_pending_tids(&run->cycle.record));
 	if (run->decided)
 		appendStringInfo(text, "decision: %s from block %u of %u, %.0f vacuumable pages ahead, %.0f behind, because %s\n",
 						 vacuum_plan_name(run->decision.plan), run->first_block, run->rel_blocks_at_start,
@@ -243,7 +275,10 @@ append_cycle(VacuumRun *run, StringInfo text)
 		return;
 	appendStringInfo(text, "cycle: run %u, continued at block %u of %u with %lld dead item identifiers pending, %u pages re-read to verify them\n",
 					 base->runs + 1, run->first_block, run->rel_blocks_at_start,
-					 (long long) base->pending_tids, run->done.verified_pages);
+					 (long long) cycle_pending_tids(base), run->done.verified_pages);
+	if (run->cycle.unsafe_tids > 0)
+		appendStringInfo(text, "cycle: %lld of these are collected again, because they may have been removed already\n",
+						 (long long) run->cycle.unsafe_tids);
 	appendStringInfo(text, "cycle so far: %lld pages scanned, %lld scanned again, %lld tuples removed, %lld dead item identifiers found, %lld indexes scanned\n",
 					 (long long) sum.scanned_pages, (long long) sum.rescanned_pages,
 					 (long long) sum.tuples_deleted, (long long) sum.dead_items,

@@ -3,7 +3,7 @@
  *	  Taking up an earlier run's record.
  *
  * A run asks for the record that is there of its table, whether it may continue that
- * (cycle_why_not, plan_decide), and takes over what it says; or removes it.  What it
+ * (cycle_is_over, plan_decide), and takes over what it says; or removes it.  What it
  * says of pending TIDs is loaded later, when there is room for them.
  */
 #include "postgres.h"
@@ -26,43 +26,50 @@
 /* Dead TIDs to announce for reaping at first, and the least (R6). */
 #define FIRST_REAP_STRETCH 65536
 
-/* Why a record is not of this table as it is now (R3, R8); NULL if it is. */
-static const char *
-foreign_record(Relation rel, const CycleRecord *record)
+/* Is a record not of this table as it is now (R3, R8)?  Then says why not. */
+static bool
+is_foreign(Relation rel, const CycleRecord *record, DecideReason *why)
 {
 	TableIdentity identity = {0};
 	bool		unlogged = rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
 
 	server_table_identity(rel, &identity);
 	if (record->identity.system_identifier != identity.system_identifier)
-		return "it is of another cluster";
-	if (record->identity.timeline != identity.timeline)
-		return "it is of another timeline";
-	if (record->saved_lsn > GetXLogInsertRecPtr())
-		return "it was written by a later state of this cluster";
-	if (record->identity.tablespace != identity.tablespace ||
-		record->identity.file_number != identity.file_number)
-		return "the table has been rewritten";
-	if (record->identity.persistence != identity.persistence)
-		return "the table's persistence has been changed";
-	if (unlogged && !(instance_vouches_for(record) && instance_no_crash_since(record)))
-		return "an unlogged table may have been reset";
-	return NULL;
+		*why = BECAUSE_OTHER_CLUSTER;
+	else if (record->identity.timeline != identity.timeline)
+		*why = BECAUSE_OTHER_TIMELINE;
+	else if (record->saved_lsn > GetXLogInsertRecPtr())
+		*why = BECAUSE_LATER_STATE;
+	else if (record->identity.tablespace != identity.tablespace ||
+			 record->identity.file_number != identity.file_number)
+		*why = BECAUSE_REWRITTEN;
+	else if (record->identity.persistence != identity.persistence)
+		*why = BECAUSE_PERSISTENCE_CHANGED;
+	else if (unlogged && !(instance_vouches_for(record) && instance_no_crash_since(record)))
+		*why = BECAUSE_MAY_BE_RESET;
+	else
+		return false;
+	return true;
 }
 
 /*
- * Why a run with these cutoffs cannot continue the cycle of a record; NULL if it
- * can.  The caller has the table locked.
+ * Can no run with these cutoffs continue the cycle of a record?  Then says why not.
+ * The caller has the table locked.
  */
-const char *
-cycle_why_not(Relation rel, const Cutoffs *cutoffs, bool aggressive, const CycleRecord *record)
+bool
+cycle_is_over(Relation rel, const Cutoffs *cutoffs, bool aggressive, const CycleRecord *record,
+			  DecideReason *why)
 {
-	const char *why = foreign_record(rel, record);
+	if (is_foreign(rel, record, why))
+		return true;
 
 	/* R12: nor does anybody know what has become of what was frozen */
-	if (why == NULL && aggressive && !instance_vouches_for(record))
-		why = "an aggressive vacuum cannot rely on what was frozen before";
-	return why != NULL ? why : promise_broken(cutoffs, aggressive, record);
+	if (aggressive && !instance_vouches_for(record))
+	{
+		*why = BECAUSE_FREEZING_UNPROVEN;
+		return true;
+	}
+	return promise_broken(cutoffs, aggressive, record, why);
 }
 
 /* The XID and MXID below which the table has none, as far as the cycle has got. */
@@ -98,7 +105,9 @@ cycle_take_up(VacuumRun *run)
 	CycleState *cycle = &run->cycle;
 	CycleRecord *base = &cycle->base;
 	TableKey	key = cycle_key(run->rel);
-	const char *why;
+	const char *unreadable = NULL;
+	DecideReason why;
+	bool		starts_over = true;
 	StoreResult result;
 
 	INSTR_TIME_SET_CURRENT(cycle->started);
@@ -129,29 +138,27 @@ cycle_take_up(VacuumRun *run)
 		return false;
 
 	if (result != STORE_OK)
-		why = store_error();
+	{
+		why = BECAUSE_UNREADABLE;
+		unreadable = store_error();
+	}
 	else if (run->params->options & VACOPT_DISABLE_PAGE_SKIPPING)
-		why = "DISABLE_PAGE_SKIPPING asks for every page";
-	else
-		why = cycle_why_not(run->rel, &run->pages.cutoffs, run->pages.aggressive, base);
-	if (why == NULL)
+		why = BECAUSE_EVERY_PAGE_ASKED_FOR;
+	else if (!cycle_is_over(run->rel, &run->pages.cutoffs, run->pages.aggressive, base, &why))
 	{
 		plan_decide(run, base);
-		if (run->decision.plan == PLAN_RESTART)
-		{
-			why = decide_reason_text(run->decision.reason);
-			cycle->gave_up = run->decision.reason != BECAUSE_ASKED_TO_RESTART;
-		}
+		why = run->decision.reason;
+		starts_over = run->decision.plan == PLAN_RESTART;
+		cycle->gave_up = starts_over && why != BECAUSE_ASKED_TO_RESTART;
 	}
-	if (why != NULL)
+	if (starts_over)
 	{
-		if (!run->decided)
-			run->history.decision.reason = BECAUSE_NOT_USABLE;
+		run->history.decision.reason = why;
 		memset(base, 0, sizeof(*base));
 		if (result == STORE_FAILED)
 			save_give_up(run, true);
 		else
-			cycle_forget(run->rel, why);
+			cycle_forget(run->rel, unreadable != NULL ? unreadable : decide_reason_text(why));
 		return false;
 	}
 
@@ -344,7 +351,8 @@ cycle_load_pending(VacuumRun *run)
 			loaded.count = 0;
 		else if (cycle->base.stop == CYCLE_RUNNING)
 			drop_below(&loaded, cycle->base.reap_until_block);
-		cycle->dropped_tids += nsafe - loaded.count;
+		cycle->unsafe_tids = nsafe - loaded.count;
+		cycle->dropped_tids += cycle->unsafe_tids;
 	}
 
 	if (vouched)

@@ -201,6 +201,12 @@ test_head_pays(void)
 	ok(near(d.plans[PLAN_RESUME_AND_WRAP].dead_rows_expected, 390) &&
 	   d.plan == PLAN_RESUME_AND_WRAP, "what the run is not going to do costs nothing");
 
+	/* 400 pending TIDs, nothing ahead, and nothing that came */
+	input = quiet;
+	input.ahead = input.ahead_at_save = 0;
+	d = decision_on(input);
+	ok(decision_is(&d, PLAN_RESUME, BECAUSE_ONLY_PENDING), "only what is pending is left");
+
 	/* an index pass for 400 pending TIDs and nothing ahead */
 	input = busy();
 	input.index_pages = 5000;
@@ -693,11 +699,11 @@ test_names(void)
 	   strcmp(vacuum_plan_name(PLAN_RESUME_AND_WRAP), "resume and wrap") == 0 &&
 	   strcmp(vacuum_plan_name((VacuumPlan) 77), "unknown") == 0, "names of plans");
 
-	for (int a = 0; a <= BECAUSE_RESUMING_KEEPS_MORE; a++)
+	for (int a = 0; a < DECIDE_REASONS; a++)
 	{
 		const char *text = decide_reason_text((DecideReason) a);
 
-		right &= text[0] >= 'a' && text[0] <= 'z' && text[strlen(text) - 1] != '.' &&
+		right &= ((text[0] >= 'a' && text[0] <= 'z') || strncmp(text, "DISABLE", 7) == 0) && text[strlen(text) - 1] != '.' &&
 			strcmp(text, "unknown") != 0;
 		for (int b = 0; b < a; b++)
 			right &= strcmp(text, decide_reason_text((DecideReason) b)) != 0;
@@ -945,7 +951,7 @@ is_sane(const DecisionInput *input, const Decision *d)
 
 /* How often each plan and reason came up: what holds of nothing is not shown. */
 static long plan_count[VACUUM_PLANS];
-static long reason_count[BECAUSE_RESUMING_KEEPS_MORE + 1];
+static long reason_count[DECIDE_REASONS];
 
 /* What failed, by name; the first input of each is shown. */
 static void
@@ -1030,7 +1036,7 @@ test_any_input(void)
 		printf("# %s: %ld\n", vacuum_plan_name((VacuumPlan) i), plan_count[i]);
 		all_counted &= plan_count[i] > ROUNDS / 100;
 	}
-	for (int i = 0; i <= BECAUSE_RESUMING_KEEPS_MORE; i++)
+	for (int i = 0; i < BECAUSE_UNREADABLE; i++)
 	{
 		/* these are reasons not to restart, and never those of the plan taken */
 		if (i == BECAUSE_ASKED_TO_RESUME || i == BECAUSE_GIVEN_UP_BEFORE ||

@@ -260,7 +260,7 @@ print_list(const StoreContent *content, OutputFormat format)
 		output_text(table, percent_text(cycle));
 		output_number(table, cycle->next_block);
 		output_number(table, cycle->rel_blocks);
-		output_number(table, cycle->pending_tids);
+		output_number(table, cycle_pending_tids(cycle));
 		output_number(table, cycle->indexes_done);
 		output_number(table, cycle->indexes);
 		output_number(table, cycle->runs);
@@ -333,7 +333,7 @@ print_table(const StoreContent *content, const char *name, OutputFormat format)
 		output_text(table, percent_text(cycle));
 		output_number(table, cycle->next_block);
 		output_number(table, cycle->rel_blocks);
-		output_number(table, cycle->pending_tids);
+		output_number(table, cycle_pending_tids(cycle));
 		output_text(table, cycle->pending_lost ? "yes" : "no");
 		output_number(table, cycle->indexes_done);
 		output_number(table, cycle->indexes);
