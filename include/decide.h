@@ -102,6 +102,13 @@ typedef struct DecisionInput
 	double		dead_at_start;	/* when the cycle began */
 	double		dead_at_save;	/* then */
 	double		dead_now;
+
+	/* likewise, rows that were deleted, or updated by others than HOT, since ever */
+	double		gone_at_start;
+	double		gone_at_save;
+	double		gone_now;
+
+	double		removed_rows;	/* of dead_at_save, that the cycle has removed meanwhile */
 	double		dead_left;		/* rows in the head that had died, but could not be removed yet */
 	double		threshold;		/* dead rows that make the server vacuum this table */
 
@@ -146,6 +153,8 @@ typedef struct Decision
 } Decision;
 
 extern void decide(const DecisionInput *input, Decision *decision);
+extern double decide_rows_that_came(double dead_before, double dead_after, double gone_before,
+									double gone_after);
 
 extern const char *vacuum_plan_name(VacuumPlan plan);
 extern const char *decide_reason_text(DecideReason reason);

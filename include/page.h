@@ -107,7 +107,7 @@ extern void server_update_relstats(Relation rel, BlockNumber pages, double tuple
 								   const Carry *frozen,
 								   bool *frozenxid_updated, bool *minmulti_updated);
 extern bool server_user_owns(Oid relid);
-extern double server_dead_rows(Relation rel, bool fresh);
+extern RowCounts server_row_counts(Relation rel, bool fresh);
 extern void server_report_vacuum(Relation rel, double live_tuples, int64 dead_tuples);
 extern void server_progress_max_dead_tids(int64 max_tids);
 extern void server_progress_dead_tids(int64 tids);

@@ -100,6 +100,7 @@ typedef struct CycleCounters
 	int64_t		tuples_deleted;
 	int64_t		dead_items;
 	int64_t		live_tuples;
+	int64_t		live_pages;		/* that these were counted on */
 	int64_t		left_dead_tuples;	/* dead rows that no run could remove */
 	int64_t		index_passes;
 	int64_t		index_scans;	/* single indexes scanned */
@@ -134,6 +135,14 @@ typedef struct Promise
 	uint32_t	mxid_age;		/* and OldestMxact */
 } Promise;
 
+/* What the server's statistics count of a table; negative: unknown */
+typedef struct RowCounts
+{
+	double		dead;			/* dead rows, less what was pruned; ANALYZE counts anew */
+	double		gone;			/* rows deleted or updated by others than HOT; only grows */
+	double		analyses;		/* how often the dead rows were counted anew */
+} RowCounts;
+
 /*
  * What the decision between resuming and starting over rests on, as it was when
  * the record was saved.
@@ -147,9 +156,9 @@ typedef struct Estimate
 	int64_t		pending_pages;	/* pages that have these */
 	int64_t		index_pages;
 	int64_t		index_pages_done;	/* of indexes that are done with the pending TIDs */
-	double		dead_rows;		/* as the server's statistics say; negative: unknown */
-	double		dead_rows_at_start; /* of the cycle */
-	double		live_rows;		/* likewise */
+	RowCounts	rows;			/* as the server's statistics say */
+	RowCounts	rows_at_start;	/* of the cycle, likewise */
+	double		live_rows;		/* pg_class.reltuples */
 	double		threshold;		/* dead rows that call autovacuum */
 } Estimate;
 
@@ -228,8 +237,8 @@ typedef struct CycleRecord
 	uint32_t	rel_blocks;		/* size when the last run took its cutoffs */
 	uint32_t	nonempty_pages; /* last page seen in use + 1 */
 	uint32_t	skipped_all_visible;	/* 0 or 1 (R7) */
-	uint32_t	wrapping;		/* 1: the last run was in a wrap ... */
-	uint32_t	wrap_next_block;	/* ... and had got to this block */
+	uint32_t	wrapping;		/* 1: the last run was in a wrap */
+	uint32_t	wrap_next_block;	/* up to here runs have wrapped */
 
 	/* the carry (R7); full XID, MXID with the epoch of its own wraparounds */
 	uint64_t	carry_xid;

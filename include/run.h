@@ -217,7 +217,7 @@ typedef struct VacuumRun
 	bool		skipped_all_visible;	/* skipped a page that may hold unfrozen XIDs */
 	BlockNumber *look_again;	/* head pages to scan once their pending TIDs are reaped */
 	BlockNumber nlook_again;
-	BlockNumber cycle_scanned_pages;	/* by all runs of the cycle */
+	BlockNumber cycle_scanned_pages;	/* by all runs of the cycle, in whatever pass */
 	double		new_live_tuples;
 	double		new_rel_tuples;
 	BlockNumber new_rel_blocks;

@@ -345,6 +345,24 @@ check_input(const DecisionInput *input, Situation *s)
 }
 
 /*
+ * How many rows died between two moments, at least?  The count of dead rows tells, as
+ * long as it goes on; it does not where ANALYZE or a crash has had it begun anew, and too
+ * few where queries have pruned others meanwhile.  Then rows that were deleted or updated
+ * do, but for those that were updated by HOT.
+ */
+double
+decide_rows_that_came(double dead_before, double dead_after, double gone_before, double gone_after)
+{
+	double		came = 0;
+
+	if (is_known(dead_before) && is_known(dead_after))
+		came = excess(as_amount(dead_after), as_amount(dead_before));
+	if (is_known(gone_before) && is_known(gone_after))
+		came = most(came, excess(as_amount(gone_after), as_amount(gone_before)));
+	return came;
+}
+
+/*
  * Estimate how many dead rows head and tail have, pending TIDs apart.
  *
  * What pg_stat knows counts rows that the cycle's runs have removed meanwhile:
@@ -359,6 +377,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	double		fresh_then;
 	double		head;
 	double		tail;
+	double		came;
 
 	if (!input->has_record)
 	{
@@ -369,23 +388,22 @@ estimate_rows(const DecisionInput *input, Situation *s)
 
 	/*
 	 * Old rows: the tail was not touched, the head is clean but for what could not be
-	 * removed, and what came later.
+	 * removed, and what came later and was not removed by a wrap.
 	 */
 	fresh_then = excess(excess(s->behind_then, s->pending_pages), left);
 	if (is_known(input->dead_at_save))
 	{
-		double		came = dead_then;
-
-		head = fresh_then * DEAD_ROWS_PER_PAGE;
-		if (is_known(input->dead_at_start))
-		{
-			came = excess(dead_then, as_amount(input->dead_at_start));
-			head = most(head, came * EXPOSURE_AT_SAVE * share(s->behind_then, s->unclean_then));
-		}
-		head = least(least(head, came) + left, dead_then);
+		came = decide_rows_that_came(input->dead_at_start, input->dead_at_save,
+									 input->gone_at_start, input->gone_at_save);
+		if (!is_known(input->dead_at_start))
+			came = dead_then;
+		head = most(fresh_then * DEAD_ROWS_PER_PAGE, is_known(input->dead_at_start) ?
+					came * EXPOSURE_AT_SAVE * share(s->behind_then, s->unclean_then) : 0);
+		head = least(head, came);
+		head = least(head, excess(excess(dead_then, as_amount(input->removed_rows)), left)) + left;
 
 		/* what was scanned had all-visible pages in it if the tail has: compare like with like */
-		tail = s->unclean_then == 0 ? 0 : (dead_then - head) *
+		tail = s->unclean_then == 0 ? 0 : excess(dead_then, head) *
 			share(s->ahead_then, most(s->behind_then, (double) input->scanned_pages));
 	}
 	else
@@ -401,9 +419,10 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		tail *= (s->unclean - s->unclean_appended) / s->unclean_then;
 
 	/* new rows; a count that went down (ANALYZE counts anew) does not tell how many */
+	came = decide_rows_that_came(input->dead_at_save, input->dead_now, input->gone_at_save,
+								 input->gone_now);
 	if (is_known(input->dead_at_save) && is_known(input->dead_now) && dead_now >= dead_then)
 	{
-		double		came = dead_now - dead_then;
 		double		in_head = new_rows_in_head(s, came);
 
 		head += in_head;
@@ -412,12 +431,13 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	else
 	{
 		double		per_page = DEAD_ROWS_PER_PAGE;
+		double		in_head = new_rows_in_head(s, came);
 
 		/* if it was counted anew, what is dead in all is dead on these pages */
 		if (is_known(input->dead_now) && s->fresh + s->unclean > 0)
 			per_page = most(per_page, excess(dead_now, s->pending_tids) / (s->fresh + s->unclean));
-		head += s->growth_behind * per_page;
-		tail += (s->growth_ahead + s->unclean_appended) * per_page;
+		head += most(in_head, s->growth_behind * per_page);
+		tail += most(came - in_head, (s->growth_ahead + s->unclean_appended) * per_page);
 	}
 
 	/* pending TIDs that are dropped are dead rows of the head again */

@@ -98,7 +98,7 @@ estimate_threshold(Relation rel)
 void
 estimate_rows(Relation rel, bool fresh, Estimate *estimate)
 {
-	estimate->dead_rows = server_dead_rows(rel, fresh);
+	estimate->rows = server_row_counts(rel, fresh);
 	estimate->live_rows = rel->rd_rel->reltuples;
 }
 

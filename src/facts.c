@@ -13,6 +13,14 @@ not_negative(int64_t pages)
 	return pages > 0 ? pages : 0;
 }
 
+/* Has the count of dead rows gone on from one moment to the other? */
+static bool
+same_count(const RowCounts *before, const RowCounts *after)
+{
+	return before->dead >= 0 && after->dead >= 0 && before->analyses == after->analyses &&
+		before->gone <= after->gone;
+}
+
 /*
  * Which share of the pending TIDs is to be collected again, because a run that was
  * killed while it reaped may have reaped these already (R6)?  By blocks, for the list
@@ -43,7 +51,8 @@ facts_of_table(uint64_t rel_blocks, const Estimate *now, DecisionInput *input)
 	input->ahead = not_negative(now->ahead) + not_negative(now->behind);
 	input->ahead_to_freeze = not_negative(now->ahead_to_freeze);
 	input->index_pages = not_negative(now->index_pages);
-	input->dead_at_start = input->dead_at_save = input->dead_now = now->dead_rows;
+	input->dead_at_start = input->dead_at_save = input->dead_now = now->rows.dead;
+	input->gone_at_start = input->gone_at_save = input->gone_now = now->rows.gone;
 	input->threshold = now->threshold;
 }
 
@@ -86,8 +95,12 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	input->reaping = record->phase == CYCLE_REAPING;
 	if (trusted)
 		input->index_pages_done = not_negative(then->index_pages_done);
-	input->dead_at_start = then->dead_rows_at_start;
-	input->dead_at_save = then->dead_rows;
+	input->dead_at_start = then->rows_at_start.dead;
+	input->dead_at_save = then->rows.dead;
+	input->gone_at_start = then->rows_at_start.gone;
+	input->gone_at_save = then->rows.gone;
+	if (same_count(&then->rows_at_start, &then->rows))
+		input->removed_rows = not_negative(record->counters.tuples_deleted);
 	input->dead_left = not_negative(record->counters.left_dead_tuples) +
 		not_negative(record->lost_tids) + tids_again;
 	input->restarted_before = record->gave_up != 0;

@@ -693,18 +693,26 @@ server_user_owns(Oid relid)
 }
 
 /*
- * Dead rows by the statistics, negative if they know nothing of the table.  What
+ * What the statistics count of the table, all negative if they know nothing of it.  What
  * this transaction has read of them before can be hours old; fresh asks anew.
+ *
+ * The count of dead rows goes down when a query prunes a page (heap_page_prune_opt), by
+ * those that leave no dead line pointer: rows updated by HOT.  Other rows are dead, in
+ * this or that form, until a vacuum removes them.
  */
-double
-server_dead_rows(Relation rel, bool fresh)
+RowCounts
+server_row_counts(Relation rel, bool fresh)
 {
 	const PgStat_StatTabEntry *entry;
 
 	if (fresh)
 		pgstat_clear_snapshot();
 	entry = pgstat_fetch_stat_tabentry_ext(rel->rd_rel->relisshared, RelationGetRelid(rel));
-	return entry != NULL ? entry->n_dead_tuples : -1;
+	if (entry == NULL)
+		return (RowCounts) {.dead = -1, .gone = -1, .analyses = -1};
+	return (RowCounts) {.dead = entry->n_dead_tuples,
+		.gone = entry->tuples_deleted + entry->tuples_updated - entry->tuples_hot_updated,
+		.analyses = entry->analyze_count + entry->autovac_analyze_count};
 }
 
 /* Report the finished vacuum to the statistics; counts in rows. */

@@ -213,7 +213,7 @@ plan_dead_rows_left(VacuumRun *run)
 	const Decision *decision = &run->decision;
 	BlockNumber end = left_below(run);
 	double		dead_then = run->facts.dead_now;
-	double		dead_now;
+	RowCounts	now;
 	double		pages;
 	double		share = 1;
 	double		least = 0;
@@ -227,10 +227,10 @@ plan_dead_rows_left(VacuumRun *run)
 	if (run->wraps && run->vacuum_indexes)
 		least = Max(pages - run->cycle.base.counters.left_dead_tuples, 0);
 
-	dead_now = server_dead_rows(run->rel, true);
-	if (dead_then >= 0 && dead_now >= dead_then)
-		rows += decision->head_share * (dead_now - dead_then);
-	else
+	now = server_row_counts(run->rel, true);
+	rows += decision->head_share *
+		decide_rows_that_came(dead_then, now.dead, run->facts.gone_now, now.gone);
+	if (dead_then < 0 || now.dead < dead_then)
 	{
 		/* the count does not tell: one for each page, but for those whose pending TIDs stay */
 		if (!run->vacuum_indexes)

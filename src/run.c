@@ -323,7 +323,7 @@ estimate_tuples(VacuumRun *run)
 {
 	CycleCounters sum = cycle_counters(run);
 
-	run->cycle_scanned_pages = Min(sum.scanned_pages, run->rel_blocks);
+	run->cycle_scanned_pages = Min(sum.live_pages, run->rel_blocks);
 	run->new_live_tuples = vac_estimate_reltuples(run->rel, run->rel_blocks,
 												  run->cycle_scanned_pages, sum.live_tuples);
 	run->new_rel_tuples = Max(run->new_live_tuples, 0) + sum.left_dead_tuples;

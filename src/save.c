@@ -119,6 +119,7 @@ cycle_counters(VacuumRun *run)
 	if (run->cycle.resumed)
 	{
 		double		live_tuples = 0;
+		double		live_pages = 0;
 		double		left_dead_tuples = 0;
 
 		for (int i = 0; i < LIVE_RANGES; i++)
@@ -126,13 +127,17 @@ cycle_counters(VacuumRun *run)
 			LiveRange	range = live_range(run, i);
 
 			live_tuples += range.with_dead.tuples + range.without_dead.tuples;
+			live_pages += range.with_dead.pages + range.without_dead.pages;
 			left_dead_tuples += range.left_dead_tuples;
 		}
 		sum.live_tuples = (int64) rint(live_tuples);
+		sum.live_pages = (int64) rint(live_pages);
 		sum.left_dead_tuples = (int64) rint(left_dead_tuples);
 	}
 
 	sum.scanned_pages += done->scanned_pages - done->rescanned_pages;
+	/* a wrap counts rows on pages that were skipped before, the scan pages without rows */
+	sum.live_pages = Max(sum.live_pages, sum.scanned_pages);
 	sum.rescanned_pages += done->rescanned_pages;
 	sum.verified_pages += done->verified_pages;
 	sum.dead_item_pages += done->dead_item_pages;
@@ -227,7 +232,8 @@ describe(VacuumRun *run, CycleStop stop)
 	record.next_block = run->scan.wrapping ? run->rel_blocks_at_start : run->scan.next_block;
 	record.rel_blocks = run->rel_blocks_at_start;
 	record.wrapping = run->scan.wrapping;
-	record.wrap_next_block = run->scan.wrapping ? run->scan.next_block : 0;
+	/* a run that does not get back to the wrap has not undone what earlier ones did of it */
+	record.wrap_next_block = run->scan.wrapping ? run->scan.next_block : run->wrap_from;
 	record.nonempty_pages = run_nonempty_pages(run);
 	record.skipped_all_visible = run->skipped_all_visible;
 	record.carry_xid = cycle_full_xid(run->pages.carry.xid);

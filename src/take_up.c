@@ -131,7 +131,7 @@ cycle_take_up(VacuumRun *run)
 
 	/* for a decision to come, should the run be stopped before it counts more */
 	estimate_rows(run->rel, true, &cycle->estimate);
-	cycle->estimate.dead_rows_at_start = cycle->estimate.dead_rows;
+	cycle->estimate.rows_at_start = cycle->estimate.rows;
 
 	result = store_find(&key, base);
 	if (result == STORE_NOT_FOUND)
@@ -169,14 +169,14 @@ cycle_take_up(VacuumRun *run)
 	cycle->dropped_tids = base->lost_tids;
 	cycle->killed_run_pending = true;
 	cycle->record = *base;
-	cycle->estimate.dead_rows_at_start = base->estimate.dead_rows_at_start;
+	cycle->estimate.rows_at_start = base->estimate.rows_at_start;
 	cycle->store_epoch = instance_store_epoch();
 	cycle->set_number = base->set_number;
 	cycle->range_blocks = Max(base->range_blocks, 1);
 
 	/* a table cannot have shrunk under an id that we vouch for, but under another */
 	run->first_block = Min(base->next_block, run->rel_blocks);
-	run->wrap_from = base->wrapping ? Min(base->wrap_next_block, run->first_block) : 0;
+	run->wrap_from = Min(base->wrap_next_block, run->first_block);
 	run->wraps = run->decision.plan == PLAN_RESUME_AND_WRAP;
 	if (base->lost_tids > 0)
 		run->wrap_from = 0;		/* they may be anywhere */

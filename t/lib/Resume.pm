@@ -62,6 +62,7 @@ our %because = (
 	promise => 'what is dead in the head has to be removed as well',
 	over_threshold => 'the head has more dead rows than the vacuum threshold',
 	tail_pays => 'the tail alone is worth at least as much per page',
+	only_pending => 'only pending row pointers are left to remove',
 	head_pays => 'the head is worth its pages',
 	out_of_reach => 'the head is worth more per page and would not be reached',
 	asked => 'it was asked to start over',

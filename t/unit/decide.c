@@ -494,6 +494,52 @@ test_rows_during_scan(void)
 }
 
 /*
+ * The count of dead rows goes down where queries prune pages, and can hide that other rows
+ * have died.  Rows that are gone, by DELETE or an UPDATE that is not HOT, stay.
+ */
+static void
+test_rows_that_are_gone(void)
+{
+	DecisionInput input = busy();
+	Decision	d;
+
+	/* 1000 died while the head was scanned, and 1000 since, but as many were pruned */
+	input.gone_at_start = 500;
+	input.gone_at_save = 1500;
+	input.gone_now = 2500;
+	d = decision_on(input);
+	ok(near(d.head_dead, 700 + 0.5 * 0.4 * 1000) && near(d.tail_dead, 800 * 0.3 + 300),
+	   "rows that are gone have died, whatever the count says");
+	input.dead_now = 3;
+	d = decision_on(input);
+	ok(near(d.head_dead, 700 + 200) && near(d.tail_dead, 800 * 0.3 + 300),
+	   "also where it was counted anew");
+	input.gone_now = 1560;
+	d = decision_on(input);
+	ok(near(d.head_dead, 100 + 200) && near(d.tail_dead, 800 * 0.3 + 18),
+	   "but then each page that became vacuumable has one at least");
+	input.gone_now = 20;
+	d = decision_on(input);
+	ok(near(d.head_dead, 100 + 200) && near(d.tail_dead, 800 * 0.3),
+	   "a number that went down tells nothing");
+
+	/* the cycle began with 400; wraps have removed most of what came: 150 are left of all */
+	input = quiet;
+	input.dead_at_start = 400;
+	input.dead_at_save = input.dead_now = 1000;
+	input.behind = input.behind_at_save = 320;
+	input.removed_rows = 850;
+	d = decision_on(input);
+	ok(near(d.head_dead, 150), "there are no more in the head than are left of all");
+	input.dead_left = 60;
+	d = decision_on(input);
+	ok(near(d.head_dead, 150), "those that could not be removed among them");
+	input.removed_rows = 1e300;
+	d = decision_on(input);
+	ok(near(d.head_dead, 60), "which are there for sure");
+}
+
+/*
  * An aggressive run reads all-visible pages as well, two of three in this tail.  There
  * is nothing dead on them, and those that were not hit since the save tell as much.
  */
@@ -891,6 +937,13 @@ random_input(void)
 	input.dead_at_save = input.dead_at_start + random_rows(pages / 2);
 	input.dead_left = one_in(3) ? random_rows(pages / 2) : 0;
 	input.dead_now = input.dead_at_save + random_rows(one_in(2) ? pages : pages * 10);
+	if (one_in(2))
+	{
+		input.gone_at_start = random_rows(pages);
+		input.gone_at_save = input.gone_at_start + random_rows(pages / 2);
+		input.gone_now = input.gone_at_save + random_rows(pages);
+	}
+	input.removed_rows = one_in(2) ? random_rows(pages) : 0;
 	input.threshold = one_in(3) ? 0 : random_rows(pages / 4);
 	input.expected_work = one_in(3) ? 0 : one_in(2) ? random_rows(pages / 2) :
 		(double) random_pages(input.rel_blocks);
@@ -1114,6 +1167,7 @@ main(void)
 	test_verification();
 	test_limited_run();
 	test_rows_during_scan();
+	test_rows_that_are_gone();
 	test_pages_to_freeze();
 	test_appended_pages();
 	test_unknown_statistics();

@@ -1,0 +1,128 @@
+# A table is written to all the time while its vacuum is cut short again and again. It
+# gets to its end all the same, and what is known of the head stays right.
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+use Between;
+use Oracle;
+use Pass;
+use Resume;
+
+my $node = between_node('hot', conf => "autovacuum = off\n");
+my $pages = 240;
+my $block = "k / $rows_per_page";
+
+sub query
+{
+	return $node->safe_psql('postgres', @_);
+}
+
+sub known_dead
+{
+	my ($table) = @_;
+
+	return query("SELECT pg_stat_get_dead_tuples('$table'::regclass)");
+}
+
+# What is thought to be dead in the head, pending row pointers apart
+sub believed
+{
+	my ($table) = @_;
+
+	return query("SELECT dead_rows_behind FROM vacuum_resume.decide('$table') LIMIT 1");
+}
+
+# Rows that are dead in the head in truth, but for dead line pointers
+sub dead_in_head
+{
+	my ($table) = @_;
+
+	return query(qq{
+		SELECT count(*) FROM vacuum_resume.progress AS p,
+			generate_series(0, p.next_block - 1) AS block,
+			heap_page_items(get_raw_page('$table', block::int)) AS item
+		WHERE p.relid = '$table'::regclass AND lp_flags = 1 AND t_xmax <> 0 AND t_infomask & 2048 = 0});
+}
+
+###############################################################################
+# Slices
+###############################################################################
+
+# Each slice is shorter than the head takes, and in between rows die everywhere. A slice
+# that gets no further than to remove what is pending must not lose where the wrap was.
+make_table($node, 'sliced', pages => $pages);
+query('ALTER TABLE sliced SET (autovacuum_vacuum_threshold = 20, autovacuum_vacuum_scale_factor = 0)');
+subtest 'rows die between any two slices' => sub {
+	my $slices = 0;
+	my ($most, $truth) = (0, 0);
+
+	for (1 .. 80)
+	{
+		query("UPDATE sliced SET v = v + 1 WHERE k % 97 = $slices");
+		query('SELECT pg_stat_force_next_flush()');
+		vacuum($node, 'sliced', options => "MAX_DURATION '1ms', RESUME", set => ['vacuum_cost_delay = 0.2']);
+		$slices++;
+		my $record = record($node, 'sliced') or last;
+		next if $record->{pages_scanned_again} < $pages;
+		($most, $truth) = (believed('sliced'), dead_in_head('sliced'));
+	}
+	is(record($node, 'sliced'), undef, "it is done after $slices slices");
+	my ($again) = query(
+		q{SELECT sum(pages_scanned_again) FROM vacuum_resume.history WHERE relid = 'sliced'::regclass});
+	cmp_ok($again, '<', 2 * $pages, "  $again pages of the head were scanned again");
+	cmp_ok($most, '<=', 3 * $truth + 100, "  near the end $most rows are believed to be dead there, of $truth that are");
+	Oracle::table_ok($node, 'postgres', 'sliced', '  and the table is sound');
+};
+
+###############################################################################
+# Live rows
+###############################################################################
+
+# The wrap reads pages that the cycle has skipped before, as they were all-visible.
+make_table($node, 'skipped', pages => $pages, dead => "k % 10 = 2 AND $block >= 180");
+subtest 'a wrap reads what was skipped' => sub {
+	vacuum_part($node, 'skipped', to => 200);
+	let_die($node, 'skipped', "k % 10 = 6 AND $block < 180");
+	vacuum($node, 'skipped');
+	my ($believed, $rows) = split /\|/, query(
+		q{SELECT reltuples, (SELECT count(*) FROM skipped) FROM pg_class WHERE relname = 'skipped'});
+
+	cmp_ok(abs($believed - $rows), '<=', 0.02 * $rows, "$believed rows are believed to be there, of $rows that are");
+	is(query(q{SELECT n_live_tup = reltuples FROM pg_stat_user_tables
+			JOIN pg_class ON pg_class.oid = relid WHERE pg_class.relname = 'skipped'}), 't', '  by pg_stat as well');
+};
+
+###############################################################################
+# A count that goes down
+###############################################################################
+
+# Queries prune the tail's dead rows, which are HOT, so that the count of dead rows hardly
+# grows when many others die in the head.
+query(q{
+	CREATE TABLE pruned (k int, v text) WITH (fillfactor = 50, autovacuum_enabled = off,
+		autovacuum_vacuum_threshold = 400, autovacuum_vacuum_scale_factor = 0);
+	INSERT INTO pruned SELECT i, repeat('x', 96) FROM generate_series(1, 20000) AS i;
+	CREATE INDEX ON pruned (k)});
+query('VACUUM (FREEZE, ANALYZE) pruned');
+query('UPDATE pruned SET v = v WHERE k % 3 = 0');
+subtest 'pruning hides what has died' => sub {
+	vacuum_part($node, 'pruned', to => 120);
+	my $before = known_dead('pruned');
+	query('DELETE FROM pruned WHERE k % 4 = 1; SELECT pg_stat_force_next_flush()');
+	my $after = known_dead('pruned');
+	my ($believed, $truth) = (believed('pruned'), dead_in_head('pruned'));
+
+	cmp_ok($after - $before, '<', 0.7 * 5000, 'the count has not grown by the 5000 rows that have died');
+	cmp_ok($truth, '>', 400, '  of which more than the threshold are in the head');
+	cmp_ok(abs($believed - $truth), '<=', 0.3 * $truth, "  $believed, as is believed, of $truth");
+	is(vacuum($node, 'pruned', options => 'RESUME')->{plan}, 'resume and wrap', '  so it is not left alone');
+	is(facts($node, 'pruned')->{dead_rows}, 0, '  and none is left');
+};
+
+$node->stop;
+
+done_testing();
