@@ -36,16 +36,17 @@ sub believed
 	return query("SELECT dead_rows_behind FROM vacuum_resume.decide('$table') LIMIT 1");
 }
 
-# Rows that are dead in the head in truth, but for dead line pointers
+# Rows that are dead in the head in truth, pruned or not, but for pending row pointers
 sub dead_in_head
 {
 	my ($table) = @_;
 
 	return query(qq{
-		SELECT count(*) FROM vacuum_resume.progress AS p,
+		SELECT count(*) - max(pending_dead_tuples) FROM vacuum_resume.progress AS p,
 			generate_series(0, p.next_block - 1) AS block,
 			heap_page_items(get_raw_page('$table', block::int)) AS item
-		WHERE p.relid = '$table'::regclass AND lp_flags = 1 AND t_xmax <> 0 AND t_infomask & 2048 = 0});
+		WHERE p.relid = '$table'::regclass
+			AND (lp_flags = 3 OR lp_flags = 1 AND t_xmax <> 0 AND t_infomask & 2048 = 0)});
 }
 
 ###############################################################################
@@ -67,7 +68,7 @@ subtest 'rows die between any two slices' => sub {
 		vacuum($node, 'sliced', options => "MAX_DURATION '1ms', RESUME", set => ['vacuum_cost_delay = 0.2']);
 		$slices++;
 		my $record = record($node, 'sliced') or last;
-		next if $record->{pages_scanned_again} < $pages;
+		next if $record->{pages_scanned_again} < $pages / 2;
 		($most, $truth) = (believed('sliced'), dead_in_head('sliced'));
 	}
 	is(record($node, 'sliced'), undef, "it is done after $slices slices");
@@ -110,13 +111,13 @@ query(q{
 query('VACUUM (FREEZE, ANALYZE) pruned');
 query('UPDATE pruned SET v = v WHERE k % 3 = 0');
 subtest 'pruning hides what has died' => sub {
-	vacuum_part($node, 'pruned', to => 120);
+	vacuum_part($node, 'pruned', to => 240);
 	my $before = known_dead('pruned');
 	query('DELETE FROM pruned WHERE k % 4 = 1; SELECT pg_stat_force_next_flush()');
 	my $after = known_dead('pruned');
 	my ($believed, $truth) = (believed('pruned'), dead_in_head('pruned'));
 
-	cmp_ok($after - $before, '<', 0.7 * 5000, 'the count has not grown by the 5000 rows that have died');
+	cmp_ok($after - $before, '<', 0.3 * 5000, 'the count has not grown by the 5000 rows that have died');
 	cmp_ok($truth, '>', 400, '  of which more than the threshold are in the head');
 	cmp_ok(abs($believed - $truth), '<=', 0.3 * $truth, "  $believed, as is believed, of $truth");
 	is(vacuum($node, 'pruned', options => 'RESUME')->{plan}, 'resume and wrap', '  so it is not left alone');
