@@ -85,6 +85,8 @@ typedef struct RunCounters
 	int64		dead_items;
 	int64		reaped_tids;
 	BlockNumber reaped_pages;	/* in a second heap pass */
+	int64		left_items;		/* dead TIDs that are not to be reaped by this run */
+	BlockNumber left_pages;
 	int64		index_pages;	/* of the indexes vacuumed, each time */
 	int64		live_tuples;
 	int64		recently_dead_tuples;
@@ -215,7 +217,7 @@ typedef struct VacuumRun
 	RunCounters done;
 	bool		out_of_time;	/* stopped before its end */
 	bool		skipped_all_visible;	/* skipped a page that may hold unfrozen XIDs */
-	BlockNumber *look_again;	/* head pages to scan once their pending TIDs are reaped */
+	BlockNumber *look_again;	/* head pages left alone, as their pending TIDs are to be reaped */
 	BlockNumber nlook_again;
 	BlockNumber cycle_scanned_pages;	/* by all runs of the cycle, in whatever pass */
 	double		new_live_tuples;

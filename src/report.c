@@ -210,38 +210,47 @@ append_cutoffs(VacuumRun *run, StringInfo text)
 						 (int32) (run->new_frozen.mxid - cutoffs->relminmxid));
 }
 
+/* What became of dead line pointers; format is the server's. */
+static void
+append_dead_items(VacuumRun *run, StringInfo text, const char *what, const char *format,
+				  BlockNumber pages, int64 items)
+{
+	/* a wrap may come to a page once more */
+	pages = Min(pages, run->rel_blocks_at_start);
+	appendStringInfoString(text, what);
+	appendStringInfo(text, format, pages, percent_of_table(run, pages), (long long) items);
+}
+
+/*
+ * Two lines on dead line pointers where the server has one, if the run has removed some
+ * before it turned out that others stay.
+ */
 static void
 append_indexes(VacuumRun *run, StringInfo text)
 {
 	const RunCounters *done = &run->done;
-	BlockNumber pages = done->dead_item_pages + done->taken_over_pages;
-	int64		items = done->dead_items + done->taken_over_items;
-	const char *format;
+	const char *removed = _("%u pages from table (%.2f%% of total) had %lld dead item identifiers removed\n");
+	const char *left = _("%u pages from table (%.2f%% of total) have %lld dead item identifiers\n");
+	const char *bypassed = run->failsafe ?
+		_("index scan bypassed by failsafe: ") : _("index scan bypassed: ");
 
-	if (run->vacuum_indexes)
-	{
-		/* a run that was stopped may not have got to all that were collected */
-		items = done->reaped_tids;
-		if (run->nindexes > 0)
-			pages = done->reaped_pages;
-		if (run->nindexes > 0 && done->index_passes > 0)
-			appendStringInfoString(text, _("index scan needed: "));
-		else if (run->nindexes > 0 && items > 0)
-			appendStringInfoString(text, "index scan done by an earlier run: ");
-		else
-			appendStringInfoString(text, _("index scan not needed: "));
-		format = _("%u pages from table (%.2f%% of total) had %lld dead item identifiers removed\n");
-	}
+	/* a run that was stopped may not have got to all that were collected */
+	if (run->nindexes == 0)
+		append_dead_items(run, text, run->vacuum_indexes ? _("index scan not needed: ") : bypassed,
+						  run->vacuum_indexes ? removed : left,
+						  done->dead_item_pages, done->reaped_tids);
 	else
 	{
-		appendStringInfoString(text, run->failsafe ?
-							   _("index scan bypassed by failsafe: ") : _("index scan bypassed: "));
-		format = _("%u pages from table (%.2f%% of total) have %lld dead item identifiers\n");
+		if (run->vacuum_indexes || done->reaped_tids > 0)
+			append_dead_items(run, text, done->index_passes > 0 ? _("index scan needed: ") :
+							  done->reaped_tids > 0 ? "index scan done by an earlier run: " :
+							  _("index scan not needed: "),
+							  removed, done->reaped_pages, done->reaped_tids);
+		if (!run->vacuum_indexes)
+			append_dead_items(run, text, bypassed, left,
+							  done->left_pages + run->cycle.set_pages,
+							  done->left_items + run->dead.count);
 	}
-
-	/* a wrap may come to a page once more */
-	pages = Min(pages, run->rel_blocks_at_start);
-	appendStringInfo(text, format, pages, percent_of_table(run, pages), (long long) items);
 
 	for (int i = 0; i < run->nindexes; i++)
 	{

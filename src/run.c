@@ -30,7 +30,6 @@
 #include "commands/progress.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "storage/bufmgr.h"
 #include "storage/freespace.h"
 #include "storage/ipc.h"
 #include "utils/lsyscache.h"
@@ -189,50 +188,18 @@ run_check_failsafe(VacuumRun *run)
 
 /*
  * So few pages with dead line pointers that removing their index entries can
- * wait?  Only asked when the whole table's dead TIDs are in memory.
+ * wait?  Not if that has begun, nor unless the whole table's dead TIDs are in memory,
+ * but for those that were removed with a set that an earlier run had completed.
  */
 static bool
 can_bypass_indexes(VacuumRun *run)
 {
 	BlockNumber threshold = (double) run->rel_blocks * BYPASS_MAX_PAGES;
 
-	return run->may_bypass_indexes &&
+	return run->vacuum_indexes && run->cycle.phase == CYCLE_SCANNING &&
+		run->may_bypass_indexes &&
 		run->cycle.set_pages < threshold &&
 		run->dead.count < server_max_dead_tids(BYPASS_MAX_BYTES);
-}
-
-/*
- * Pages of the head that the wrap left alone for their pending TIDs (if it did), and
- * that are still not all-visible now that these are reaped (or will not be):
- * something may have happened there since they were scanned.  Called before the
- * set is emptied.
- */
-static void
-note_pages_to_look_at_again(VacuumRun *run)
-{
-	OffsetNumber dead[MaxHeapTuplesPerPage];
-	Buffer		vmbuffer = InvalidBuffer;
-	BlockNumber block;
-	int64		position = 0;
-
-	if (!run->scan.wrapping || run->reread_pending)
-		return;
-
-	if (run->look_again == NULL)
-		run->look_again = palloc_extended(sizeof(BlockNumber) * run->cycle.set_pages,
-										  MCXT_ALLOC_HUGE);
-	else
-		run->look_again = repalloc_huge(run->look_again, sizeof(BlockNumber) *
-										(run->nlook_again + run->cycle.set_pages));
-
-	while (dead_tids_next_page(&run->dead, &position, &block, dead) > 0 &&
-		   block < run->first_block)
-	{
-		if (!(visibilitymap_get_status(run->rel, block, &vmbuffer) & VISIBILITYMAP_ALL_VISIBLE))
-			run->look_again[run->nlook_again++] = block;
-	}
-	if (BufferIsValid(vmbuffer))
-		ReleaseBuffer(vmbuffer);
 }
 
 /*
@@ -261,10 +228,7 @@ vacuum_indexes_and_reap(VacuumRun *run)
 
 	/* R6: all indexes are done, and the record says so before the first page is reaped */
 	cycle_enter(run, CYCLE_REAPING);
-	if (reap_heap(run) == STEP_OUT_OF_TIME)
-		return STEP_OUT_OF_TIME;
-	note_pages_to_look_at_again(run);
-	return STEP_DONE;
+	return reap_heap(run);
 }
 
 /*
@@ -279,16 +243,18 @@ remove_dead_tids(VacuumRun *run)
 
 	Assert(run->nindexes > 0);
 
-	if (run->vacuum_indexes && run->cycle.phase == CYCLE_SCANNING && can_bypass_indexes(run))
-	{
+	if (can_bypass_indexes(run))
 		run->vacuum_indexes = false;
-		note_pages_to_look_at_again(run);
-	}
 	else if (run->vacuum_indexes)
 		result = vacuum_indexes_and_reap(run);
 
 	if (result == STEP_DONE)
 	{
+		if (!run->vacuum_indexes)
+		{
+			run->done.left_items += run->dead.count;
+			run->done.left_pages += run->cycle.set_pages;
+		}
 		dead_tids_clear(&run->dead);
 		cycle_set_emptied(run);
 	}
@@ -342,6 +308,9 @@ wrap(VacuumRun *run)
 {
 	StepResult	result;
 
+	/* it may leave alone that many pages */
+	run->look_again = palloc_extended(sizeof(BlockNumber) * run->cycle.set_pages, MCXT_ALLOC_HUGE);
+
 	dead_tids_begin_lower(&run->dead);
 	result = scan_range(run, run->wrap_from, run->first_block, true);
 	if (result == STEP_DONE && run->wrap_from > 0 && plan_wraps_anew(run))
@@ -354,29 +323,31 @@ wrap(VacuumRun *run)
 }
 
 /*
- * Scan those pages of the head on which something has happened while their
- * pending TIDs waited, and remove what that brings.
+ * Scan those pages of the head that the wrap has left alone for their pending TIDs,
+ * unless these are reaped and nothing else has happened there; and remove what that
+ * brings, with what is in the set yet.
  */
 static StepResult
 look_again(VacuumRun *run)
 {
-	StepResult	result = STEP_DONE;
+	StepResult	result;
 
-	/* what a page brings may fill the set, which notes more pages: none of these */
-	BlockNumber npages = run->nlook_again;
-
-	for (BlockNumber i = 0; i < npages; i++)
+	for (BlockNumber i = 0; i < run->nlook_again && !run->failsafe; i++)
 	{
 		if (!cycle_between_pages(run))
 			return STEP_OUT_OF_TIME;
-		if (dead_tids_room(&run->dead) < MaxHeapTuplesPerPage &&
-			(result = remove_dead_tids(run)) != STEP_DONE)
-			return result;
+		if (dead_tids_room(&run->dead) < MaxHeapTuplesPerPage)
+		{
+			run->may_bypass_indexes = false;
+			if ((result = remove_dead_tids(run)) != STEP_DONE)
+				return result;
+		}
+		/* a wrap can consist of two ranges */
+		if (i == 0 || run->look_again[i] < run->look_again[i - 1])
+			dead_tids_begin_lower(&run->dead);
 		scan_again(run, run->look_again[i]);
 	}
-	if (run->dead.count > 0)
-		result = remove_dead_tids(run);
-	return result;
+	return run->dead.count > 0 ? remove_dead_tids(run) : STEP_DONE;
 }
 
 /*
@@ -409,7 +380,8 @@ cover_table(VacuumRun *run)
 	if (result != STEP_DONE)
 		return result;
 
-	if (run->dead.count > 0)
+	/* what is not going to be reaped, no page need wait for */
+	if (run->dead.count > 0 && !can_bypass_indexes(run))
 		result = remove_dead_tids(run);
 	if (result == STEP_DONE)
 		result = look_again(run);

@@ -438,17 +438,25 @@ scan_page(VacuumRun *run, BlockNumber block, bool map_all_visible)
 
 /*
  * Scan one page out of turn, which is in the part of the table that the cycle
- * has covered.  Holds no pin and no lock on any page before and after.
+ * has covered; unless it is all-visible.  Holds no pin and no lock on any page before
+ * and after.
  */
 void
 scan_again(VacuumRun *run, BlockNumber block)
 {
+	HeapPass   *scan = &run->scan;
+
 	run_enter(run, RUN_SCANNING, block);
-	scan_page(run, block, false);
-	run->done.scanned_pages++;
-	run->done.rescanned_pages++;
-	run->scan.complete_tids = run->dead.count;
-	release_map(&run->scan);
+	if (visibilitymap_get_status(run->rel, block, &scan->vmbuffer) & VISIBILITYMAP_ALL_VISIBLE)
+		cycle_rests_on(run, BufferGetLSNAtomic(scan->vmbuffer));
+	else
+	{
+		scan_page(run, block, false);
+		run->done.scanned_pages++;
+		run->done.rescanned_pages++;
+		scan->complete_tids = run->dead.count;
+	}
+	release_map(scan);
 }
 
 /*
@@ -522,7 +530,9 @@ scan_heap(VacuumRun *run)
 			look_ahead(run, block + 1);
 		}
 
-		if (!waits_for_reaping(run, block))
+		if (waits_for_reaping(run, block))
+			run->look_again[run->nlook_again++] = block;
+		else
 		{
 			scan_page(run, block, map_all_visible);
 			run->done.scanned_pages++;

@@ -1,6 +1,7 @@
 # What is lost or left on the way is known: dead row pointers that the store had no room
 # for, and rows that died where an interrupted wrap had been already. pg_stat is told of
-# them, so that autovacuum comes back.
+# them, so that autovacuum comes back. Those that a bypass leaves are told apart from
+# those that were removed.
 
 use strict;
 use warnings;
@@ -84,6 +85,72 @@ foreach my $story ([ 'anew', '', 0 ], [ 'gone_on', "MAX_DURATION '1h'", 1 ])
 		Oracle::table_ok($node, 'postgres', $table);
 	};
 }
+
+###############################################################################
+# A bypass
+###############################################################################
+
+# What VERBOSE says of a table whose index pass was bypassed, and how that compares to
+# what is there; so many pages of the head were scanned again.
+sub bypassed
+{
+	my ($table, $report, %expected) = @_;
+	my ($pages, $items) = $report->{text} =~
+	  /^\s*index scan bypassed: (\d+) pages from table \(\d+\.\d\d% of total\) have (\d+) dead item identifiers$/m;
+	my $facts = facts($node, $table);
+
+	is($report->{plan}, 'resume and wrap', 'the vacuum goes on, and wraps');
+	is_deeply([ $pages, $items ], [ @expected{qw(pages items)} ], '  index scan is bypassed, for so much');
+	is($facts->{dead_items}, $expected{items}, '  which is left');
+	is($facts->{dead_rows}, 0, '  and no dead row');
+	is($report->{cycle_dead}, $expected{found}, '  no dead item is counted twice');
+	is($report->{cycle_again}, $expected{again}, '  no page is scanned once more without need');
+	is(known_dead($table), 0, '  autovacuum need not come for that');
+	my $rows = query("SELECT count(*) FROM $table");
+	cmp_ok(abs($facts->{reltuples} - $rows), '<=', 0.001 * $rows, '  reltuples is right');
+	Oracle::table_ok($node, 'postgres', $table);
+	return;
+}
+
+# A vacuum is stopped while it reaps. The next one does the rest of that, and finds a few
+# rows that have died since on pages that were all-visible.
+subtest 'what an earlier run collected is removed, what is found yet is left' => sub {
+	my $table = 'removed_and_left';
+
+	make_table($node, $table);
+	my $record = stop_vacuum($node, $table, way => 'cancel', phase => 'vacuuming heap',
+		when => 'heap_blks_vacuumed >= 60', set => [ $Resume::slowly, $Resume::saving ]);
+	my $pending = query("SELECT pending_dead_tuples FROM vacuum_resume.progress WHERE relid = '$table'::regclass");
+	let_die($node, $table, "k % 10 = 6 AND $block IN (4, 8, 12)");
+
+	my $report = vacuum($node, $table, set => ['vacuum_resume.mode = resume']);
+	my ($pages, $removed) = $report->{text} =~
+	  /^\s*index scan done by an earlier run: (\d+) pages from table \(\d+\.\d\d% of total\) had (\d+) dead item identifiers removed$/m;
+	is($removed, $pending, 'what was pending is removed');
+	is($pages, $pending / 2, '  from its pages');
+	# the last page is always read
+	bypassed($table, $report, pages => 3, items => 6, found => 600 + 6, again => 3 + 1);
+};
+
+# Few rows are dead, and more die on one of their pages before the vacuum goes on: it
+# looks at these pages again, although it does not remove what is pending there.
+subtest 'what an earlier run collected is left' => sub {
+	my $table = 'all_left';
+	my $rows = 400 * $rows_per_page;
+
+	# not vacuumed yet, so that no page is skipped
+	query(qq{
+		CREATE TABLE $table (k int, filler text) WITH (autovacuum_enabled = off);
+		INSERT INTO $table SELECT i, repeat('x', 368) FROM generate_series(0, $rows - 1) AS i;
+		CREATE INDEX ${table}_k ON $table (k);
+		DELETE FROM $table WHERE k % 10 = 2 AND $block IN (10, 20, 30)});
+	is(vacuum_part($node, $table, to => 150)->{pending_dead_tuples}, 6, 'a few dead rows are found');
+	let_die($node, $table, "k % 10 = 6 AND $block = 20");
+
+	my $report = vacuum($node, $table, set => ['vacuum_resume.mode = resume']);
+	unlike($report->{text}, qr/dead item identifiers removed$/m, 'nothing is removed');
+	bypassed($table, $report, pages => 3, items => 6 + 2, found => 6 + 2, again => 3);
+};
 
 ###############################################################################
 # Another table decides
