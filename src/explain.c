@@ -11,6 +11,7 @@
 
 #include "access/heapam.h"
 #include "access/table.h"
+#include "catalog/pg_class.h"
 #include "commands/vacuum.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -111,6 +112,25 @@ ask(Relation rel, Asker asker, DecisionInput *input, Decision *decision, DecideR
 	return obstructed;
 }
 
+/* Open what VACUUM takes, and our code: a sequence is of the same access method. */
+static Relation
+open_table(Oid relid)
+{
+	Relation	rel = try_table_open(relid, AccessShareLock);
+
+	if (rel == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("relation with OID %u does not exist", relid)));
+	if (rel->rd_tableam != GetHeapamTableAmRoutine() ||
+		(rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_TOASTVALUE &&
+		 rel->rd_rel->relkind != RELKIND_MATVIEW))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a heap table", RelationGetRelationName(rel))));
+	return rel;
+}
+
 /* Put an estimate into the next column, null if there is none. */
 static void
 put_estimate(double estimate, bool estimated, Datum *values, bool *nulls, int *n)
@@ -128,8 +148,8 @@ Datum
 pgvr_decide(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	Relation	rel = table_open(PG_GETARG_OID(0), AccessShareLock);
 	Asker		asker = parse_asker(text_to_cstring(PG_GETARG_TEXT_PP(1)));
+	Relation	rel;
 	DecideReason obstacle;
 	bool		obstructed;
 	DecisionInput input;
@@ -139,11 +159,7 @@ pgvr_decide(PG_FUNCTION_ARGS)
 
 	require_preloaded();
 	InitMaterializedSRF(fcinfo, 0);
-
-	if (rel->rd_tableam != GetHeapamTableAmRoutine())
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a heap table", RelationGetRelationName(rel))));
+	rel = open_table(PG_GETARG_OID(0));
 
 	/* a command has the settings of the session that gives it */
 	if (asker == ASKER_AUTOVACUUM)
