@@ -321,6 +321,23 @@ subtest 'a vacuum runs' => sub {
 # Where it may not write, and is not let in
 ###############################################################################
 
+# A vacuum that is killed cannot say that it stops. If a server may be running, so may the
+# vacuum; also if one has left its postmaster.pid behind.
+subtest 'a vacuum was killed' => sub {
+	make_table($node, 'shot', pages => 300, dead => 'k % 3 = 0');
+	stop_vacuum($node, 'shot', way => 'immediate', set => [ $Resume::slowly, $Resume::saving ],
+		phase => 'scanning heap', when => 'heap_blks_scanned >= 200');
+	is(json_of('show', 'shot')->[0]{last_stop}, 'running or killed', 'it may be running');
+	$node->stop;
+	is(json_of('show', 'shot')->[0]{last_stop}, 'killed', '  but not if the server is down');
+	is((grep { $_->{table} eq 'shot' } @{ json_of('list') })[0]{last_stop}, 'killed', '  as list says, too');
+	append_to_file("$data_dir/postmaster.pid", "1\n$data_dir\n1\n1\n/nowhere\n");
+	is(json_of('show', 'shot')->[0]{last_stop}, 'running or killed', '  for which nobody vouches then');
+	unlink "$data_dir/postmaster.pid";
+	$node->start;
+	$node->safe_psql('postgres', q{SELECT vacuum_resume.forget('shot')});
+};
+
 $node->stop;
 shows_all('the server is down');
 
@@ -406,6 +423,17 @@ foreach my $damage (
 		is(contents(), $before, 'nothing has been written');
 	};
 }
+
+# An empty file is not written yet: a server that was killed just then leaves it so, and
+# the next one takes it for new. But once it has been written it has its identity.
+subtest 'an empty file' => sub {
+	overwrite('');
+	like(complains('it was not empty before', qr/the store's file has been emptied; the server will begin a new one/, 'check'),
+		qr/^0 records, 0 runs, 1 problem$/, '  and nothing is left');
+	rename "$dir/identity", "$dir/identity.away" or die $!;
+	shows_nothing('not written yet');
+	rename "$dir/identity.away", "$dir/identity" or die $!;
+};
 
 # Numbers that cannot be
 my $survived = 0;

@@ -68,6 +68,7 @@ typedef struct Problems
 
 static const char *data_directory = NULL;
 static const char *only_database = NULL;	/* name or OID; NULL: all */
+static bool server_down = false;	/* was it, before the store was read? */
 static PGresult *databases = NULL;	/* OIDs and names, if a server tells */
 static const char *no_databases = "the server does not tell";	/* if it does not: why */
 
@@ -210,13 +211,15 @@ percent_text(const CycleRecord *cycle)
 	return text;
 }
 
-/* The store does not know a running vacuum from one that was killed. */
+/* The store does not know a running vacuum from one that was killed, unless none can run. */
 static const char *
 stop_text(const CycleRecord *cycle)
 {
 	const char *name = cycle_stop_name(cycle->stop);
 
-	return name != NULL ? name : "running or killed";
+	if (name != NULL)
+		return name;
+	return server_down ? "killed" : "running or killed";
 }
 
 /*
@@ -695,6 +698,8 @@ main(int argc, char **argv)
 				data_directory, strerror(errno));
 		return EXIT_MISUSE;
 	}
+
+	server_down = server_is_down(data_directory);
 
 	/* no store is a store without records */
 	if (reader_open(data_directory, note_problem, &problems))

@@ -95,7 +95,15 @@ reader_open(const char *data_directory, ProblemReport report, void *arg)
 			report_error(report, arg, "could not look at the store", errno);
 		return false;
 	}
-	if ((problem = foreign_data_file(directory)) != NULL)
+	problem = foreign_data_file(directory);
+	if (file.st_size == 0)
+	{
+		/* for the server it is new; its identity is written once it holds something */
+		if (problem == NULL)
+			report("the store's file has been emptied; the server will begin a new one", NULL, arg);
+		return false;
+	}
+	if (problem != NULL)
 	{
 		report(problem, NULL, arg);
 		return false;

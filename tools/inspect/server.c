@@ -73,6 +73,16 @@ is_of_directory(PGconn *connection, const char *data_directory, const char *star
 	return same;
 }
 
+/* Is there certainly no server?  One that was killed leaves its postmaster.pid behind. */
+bool
+server_is_down(const char *data_directory)
+{
+	char		path[MAXPGPATH];
+
+	snprintf(path, sizeof(path), "%s/postmaster.pid", data_directory);
+	return access(path, F_OK) != 0 && errno == ENOENT;
+}
+
 /*
  * Connect to a database of the server.  Returns NULL if there is no server, or none
  * that lets us in, and sets *problem (unless that is NULL) to why.

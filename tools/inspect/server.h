@@ -7,6 +7,7 @@
 
 #include <libpq-fe.h>
 
+extern bool server_is_down(const char *data_directory);
 extern PGconn *server_connect(const char *data_directory, const char *database,
 							  const char **problem);
 extern char *server_message(PGconn *connection);
