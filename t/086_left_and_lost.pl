@@ -132,6 +132,21 @@ subtest 'what an earlier run collected is removed, what is found yet is left' =>
 	bypassed($table, $report, pages => 3, items => 6, found => 600 + 6, again => 3 + 1);
 };
 
+# Rows die on a page that waits for its row pointers to be removed: it is looked at once
+# they are, and what that brings is left.
+subtest 'all is removed but what a second look brings' => sub {
+	my $table = 'looked_at_again';
+
+	make_table($node, $table);
+	vacuum_part($node, $table, to => 200);
+	let_die($node, $table, "k % 10 = 6 AND $block = 10");
+
+	my $report = vacuum($node, $table, set => ['vacuum_resume.mode = resume']);
+	like($report->{text}, qr/^\s*index scan needed: 300 pages from table \(75\.00% of total\) had 600 dead item identifiers removed$/m,
+		'what both runs collected is removed');
+	bypassed($table, $report, pages => 1, items => 2, found => 600 + 2, again => 1);
+};
+
 # Few rows are dead, and more die on one of their pages before the vacuum goes on: it
 # looks at these pages again, although it does not remove what is pending there.
 subtest 'what an earlier run collected is left' => sub {
