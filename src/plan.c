@@ -234,7 +234,7 @@ plan_dead_rows_left(VacuumRun *run)
 	{
 		/* the count does not tell: one for each page, but for those whose pending TIDs stay */
 		if (!run->vacuum_indexes)
-			pages -= run->cycle.base.estimate.pending_pages;
+			pages -= Min(run->cycle.base.estimate.pending_pages, run->done.left_pages);
 		rows = Max(rows, pages);
 	}
 	return Max(rows * share, least);
