@@ -238,7 +238,8 @@ typedef struct CycleRecord
 	uint32_t	nonempty_pages; /* last page seen in use + 1 */
 	uint32_t	skipped_all_visible;	/* 0 or 1 (R7) */
 	uint32_t	wrapping;		/* 1: the last run was in a wrap */
-	uint32_t	wrap_next_block;	/* up to here runs have wrapped */
+	uint32_t	wrap_next_block;	/* up to here runs have wrapped ... */
+	uint32_t	wrap_waits;		/* 1: ... but for pages that have pending TIDs */
 
 	/* the carry (R7); full XID, MXID with the epoch of its own wraparounds */
 	uint64_t	carry_xid;

@@ -219,6 +219,9 @@ typedef struct VacuumRun
 	bool		skipped_all_visible;	/* skipped a page that may hold unfrozen XIDs */
 	BlockNumber *look_again;	/* head pages left alone, as their pending TIDs are to be reaped */
 	BlockNumber nlook_again;
+	BlockNumber nlooked;		/* of these, looked at again */
+	BlockNumber nreaped_waiting;	/* of these, how many lie before the page that is reaped */
+	bool		waiting_reaped; /* these TIDs are pending no more */
 	BlockNumber cycle_scanned_pages;	/* by all runs of the cycle, in whatever pass */
 	double		new_live_tuples;
 	double		new_rel_tuples;

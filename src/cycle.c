@@ -148,6 +148,7 @@ cycle_set_emptied(VacuumRun *run)
 	cycle->reaped_below = 0;
 	cycle->reap_until = 0;
 	run->scan.complete_tids = 0;
+	run->waiting_reaped = true;
 	cycle_enter(run, CYCLE_SCANNING);
 }
 

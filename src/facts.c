@@ -99,8 +99,13 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	input->dead_at_save = then->rows.dead;
 	input->gone_at_start = then->rows_at_start.gone;
 	input->gone_at_save = then->rows.gone;
+	/* those that queries had pruned before are counted when they are collected, once if none is lost */
 	if (same_count(&then->rows_at_start, &then->rows))
+	{
 		input->removed_rows = not_negative(record->counters.tuples_deleted);
+		if (record->lost_tids == 0 && record->counters.dead_items > input->removed_rows)
+			input->removed_rows = record->counters.dead_items;
+	}
 	input->dead_left = not_negative(record->counters.left_dead_tuples) +
 		not_negative(record->lost_tids) + tids_again;
 	input->restarted_before = record->gave_up != 0;

@@ -295,6 +295,36 @@ estimate_tuples(VacuumRun *run)
 	run->new_rel_tuples = Max(run->new_live_tuples, 0) + sum.left_dead_tuples;
 }
 
+/* Make room for the pages that may be left alone for their pending TIDs: as many as have some. */
+static void
+make_room_to_wait(VacuumRun *run)
+{
+	Size		bytes = sizeof(BlockNumber) * ((Size) run->nlook_again + run->cycle.set_pages);
+
+	if (run->look_again == NULL)
+		run->look_again = palloc_extended(bytes, MCXT_ALLOC_HUGE);
+	else
+		run->look_again = repalloc_huge(run->look_again, bytes);
+}
+
+/*
+ * An earlier run's wrap, which this one goes on with, has left pages alone for their
+ * pending TIDs.  Take note of them before these are reaped.
+ */
+static void
+take_over_waiting_pages(VacuumRun *run)
+{
+	OffsetNumber dead[MaxHeapTuplesPerPage];
+	BlockNumber block;
+	int64		position = 0;
+
+	if (!run->wraps || !run->cycle.base.wrap_waits || plan_wraps_anew(run))
+		return;
+	make_room_to_wait(run);
+	while (dead_tids_next_page(&run->dead, &position, &block, dead) > 0 && block < run->wrap_from)
+		run->look_again[run->nlook_again++] = block;
+}
+
 /*
  * Scan the head once more.
  *
@@ -308,9 +338,7 @@ wrap(VacuumRun *run)
 {
 	StepResult	result;
 
-	/* it may leave alone that many pages */
-	run->look_again = palloc_extended(sizeof(BlockNumber) * run->cycle.set_pages, MCXT_ALLOC_HUGE);
-
+	make_room_to_wait(run);
 	dead_tids_begin_lower(&run->dead);
 	result = scan_range(run, run->wrap_from, run->first_block, true);
 	if (result == STEP_DONE && run->wrap_from > 0 && plan_wraps_anew(run))
@@ -332,8 +360,10 @@ look_again(VacuumRun *run)
 {
 	StepResult	result;
 
-	for (BlockNumber i = 0; i < run->nlook_again && !run->failsafe; i++)
+	for (; run->nlooked < run->nlook_again && !run->failsafe; run->nlooked++)
 	{
+		BlockNumber i = run->nlooked;
+
 		if (!cycle_between_pages(run))
 			return STEP_OUT_OF_TIME;
 		if (dead_tids_room(&run->dead) < MaxHeapTuplesPerPage)
@@ -363,6 +393,7 @@ cover_table(VacuumRun *run)
 {
 	StepResult	result = STEP_DONE;
 
+	take_over_waiting_pages(run);
 	cycle_begin(run);
 	if (!run->vacuum_indexes && run->cycle.phase != CYCLE_SCANNING)
 	{

@@ -216,6 +216,27 @@ take_estimate(VacuumRun *run, CycleStop stop)
 	return *estimate;
 }
 
+/*
+ * How far the head has been wrapped.  A run that does not get back to the wrap has not
+ * undone what earlier ones did of it.
+ *
+ * Pages that were left alone for their pending TIDs are found by these, as long as they are
+ * pending; else the next wrap has to begin at the first of them.
+ */
+static void
+describe_wrap(VacuumRun *run, CycleRecord *record)
+{
+	record->wrapping = run->scan.wrapping;
+	record->wrap_next_block = run->scan.wrapping ? run->scan.next_block : run->wrap_from;
+	if (run->nlooked == run->nlook_again)
+		return;
+	if (!run->waiting_reaped && run->cycle.phase != CYCLE_REAPING)
+		record->wrap_waits = 1;
+	else
+		for (BlockNumber i = run->nlooked; i < run->nlook_again; i++)
+			record->wrap_next_block = Min(record->wrap_next_block, run->look_again[i]);
+}
+
 /* The record as it has to be now, but for what concerns the list of TIDs. */
 static CycleRecord
 describe(VacuumRun *run, CycleStop stop)
@@ -231,9 +252,7 @@ describe(VacuumRun *run, CycleStop stop)
 	record.stop = stop;
 	record.next_block = run->scan.wrapping ? run->rel_blocks_at_start : run->scan.next_block;
 	record.rel_blocks = run->rel_blocks_at_start;
-	record.wrapping = run->scan.wrapping;
-	/* a run that does not get back to the wrap has not undone what earlier ones did of it */
-	record.wrap_next_block = run->scan.wrapping ? run->scan.next_block : run->wrap_from;
+	describe_wrap(run, &record);
 	record.nonempty_pages = run_nonempty_pages(run);
 	record.skipped_all_visible = run->skipped_all_visible;
 	record.carry_xid = cycle_full_xid(run->pages.carry.xid);

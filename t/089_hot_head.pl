@@ -79,6 +79,35 @@ subtest 'rows die between any two slices' => sub {
 	Oracle::table_ok($node, 'postgres', 'sliced', '  and the table is sound');
 };
 
+# A slice that is cut off in an index pass, or while it reaps, does not forget the pages
+# that the wrap has left alone for their pending row pointers.
+make_table($node, 'waiting', pages => $pages);
+query('ALTER TABLE waiting SET (autovacuum_vacuum_threshold = 20, autovacuum_vacuum_scale_factor = 0)');
+subtest 'rows have died on pages with pending row pointers' => sub {
+	vacuum_part($node, 'waiting', to => 200);
+	my $died = let_die($node, 'waiting', "k % $rows_per_page = 7 AND $block < 80 AND $block % 4 <> 0");
+	my $report = vacuum_in_slices($node, 'waiting', slice => '1ms', options => 'RESUME',
+		set => ['vacuum_cost_delay = 0.2']);
+	my $facts = facts($node, 'waiting');
+
+	cmp_ok($report->{runs}, '>', 3, "some slices remove $died rows");
+	is("$facts->{dead_rows} $facts->{dead_items} $facts->{n_dead}", '0 0 0', '  and nothing is left');
+};
+
+# Rows that a query has pruned before they are collected are gone as well.
+make_table($node, 'collected', pages => $pages);
+subtest 'row pointers that were dead before' => sub {
+	vacuum_part($node, 'collected', to => 31);
+	let_die($node, 'collected', "k % 10 IN (4, 6) AND $block >= 70");
+	query('SELECT count(*) FROM collected');
+	vacuum_part($node, 'collected', to => $pages);
+	my $died = let_die($node, 'collected', "k % $rows_per_page = 7 AND $block < 60 AND $block % 4 = 0");
+	my $believed = believed('collected');
+
+	cmp_ok($believed, '>=', $died, "$believed rows are believed to have died in the head, of $died that did");
+	cmp_ok($believed, '<=', 4 * $died, '  which is not far off');
+};
+
 ###############################################################################
 # Live rows
 ###############################################################################
@@ -95,6 +124,24 @@ subtest 'a wrap reads what was skipped' => sub {
 	cmp_ok(abs($believed - $rows), '<=', 0.02 * $rows, "$believed rows are believed to be there, of $rows that are");
 	is(query(q{SELECT n_live_tup = reltuples FROM pg_stat_user_tables
 			JOIN pg_class ON pg_class.oid = relid WHERE pg_class.relname = 'skipped'}), 't', '  by pg_stat as well');
+};
+
+# Rows are added to pages that only wait for their pending row pointers to be reaped.
+query(q{
+	CREATE TABLE filled (k int, v text) WITH (autovacuum_enabled = off);
+	INSERT INTO filled SELECT i, repeat('x', 364) FROM generate_series(1, 4800) AS i;
+	CREATE INDEX ON filled (k);
+	DELETE FROM filled WHERE k % 10 = 0});
+query('SET vacuum_resume.enabled = off; VACUUM filled');
+query('DELETE FROM filled WHERE k % 2 = 1');
+subtest 'rows are added where others are pending' => sub {
+	vacuum_part($node, 'filled', to => 150);
+	query(q{INSERT INTO filled SELECT -i, repeat('y', 364) FROM generate_series(1, 1500) AS i});
+	vacuum($node, 'filled');
+	my ($believed, $rows) = split /\|/, query(
+		q{SELECT reltuples, (SELECT count(*) FROM filled) FROM pg_class WHERE relname = 'filled'});
+
+	cmp_ok(abs($believed - $rows), '<=', 0.05 * $rows, "$believed rows are believed to be there, of $rows that are");
 };
 
 ###############################################################################
