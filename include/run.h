@@ -220,7 +220,6 @@ typedef struct VacuumRun
 	BlockNumber *look_again;	/* head pages left alone, as their pending TIDs are to be reaped */
 	BlockNumber nlook_again;
 	BlockNumber nlooked;		/* of these, looked at again */
-	BlockNumber nreaped_waiting;	/* of these, how many lie before the page that is reaped */
 	bool		waiting_reaped; /* these TIDs are pending no more */
 	BlockNumber cycle_scanned_pages;	/* by all runs of the cycle, in whatever pass */
 	double		new_live_tuples;

@@ -221,11 +221,16 @@ plan_dead_rows_left(VacuumRun *run)
 
 	if (end == 0 || (pages = vm_count(run->rel, 0, end).not_visible) == 0)
 		return 0;				/* what was taken for the head's is elsewhere */
-	/* of the pages with such rows, the wrap has been to some; the others have one at least */
+	/*
+	 * Of the pages with such rows, the wrap has been to some; the others have one at least,
+	 * but for those whose dead line pointers stay.
+	 */
 	if (run->wraps)
+	{
 		share = pages / (pages + run->done.rescanned_pages);
-	if (run->wraps && run->vacuum_indexes)
-		least = Max(pages - run->cycle.base.counters.left_dead_tuples, 0);
+		least = Max(pages - (run->vacuum_indexes ? 0 : run->done.left_pages) -
+					run->cycle.base.counters.left_dead_tuples, 0);
+	}
 
 	now = server_row_counts(run->rel, true);
 	rows += decision->head_share *

@@ -18,41 +18,6 @@
 #include "reap.h"
 
 /*
- * Has the page not been scanned since an earlier run collected its pending TIDs?  Called
- * for ascending blocks of a set.
- */
-static bool
-was_left_alone(VacuumRun *run, BlockNumber block)
-{
-	if (!run->cycle.resumed || block >= run->first_block)
-		return false;
-	if (!run->scan.wrapping)
-		return true;
-	while (run->nreaped_waiting < run->nlook_again &&
-		   run->look_again[run->nreaped_waiting] < block)
-		run->nreaped_waiting++;
-	return run->nreaped_waiting < run->nlook_again &&
-		run->look_again[run->nreaped_waiting] == block;
-}
-
-/*
- * Rows may have been added to such a page meanwhile.  All-visible now, it will not be
- * scanned again, so that they would never be counted.
- */
-static void
-count_rows_again(VacuumRun *run, Page page, BlockNumber block)
-{
-	int			range = Min(block / run->cycle.range_blocks, LIVE_RANGES - 1);
-	int			rows = 0;
-
-	for (OffsetNumber offset = FirstOffsetNumber; offset <= PageGetMaxOffsetNumber(page); offset++)
-		rows += ItemIdIsNormal(PageGetItemId(page, offset));
-	run->done.pages_again[range]++;
-	run->done.pages_without_dead[range]++;
-	run->done.live_without_dead[range] += rows;
-}
-
-/*
  * Reap one page: set its dead line pointers (ascending offsets) unused, and
  * bring its visibility up to date.
  *
@@ -94,9 +59,6 @@ reap_page(VacuumRun *run, Buffer buf, BlockNumber block,
 	{
 		uint8		map = visibilitymap_get_status(run->rel, block, vmbuffer);
 		uint8		bits = 0;
-
-		if (was_left_alone(run, block))
-			count_rows_again(run, page, block);
 
 		if (!(map & VISIBILITYMAP_ALL_VISIBLE))
 			bits |= VISIBILITYMAP_ALL_VISIBLE;

@@ -365,10 +365,14 @@ look_again(VacuumRun *run)
 		BlockNumber i = run->nlooked;
 
 		if (!cycle_between_pages(run))
+		{
+			scan_end(run);
 			return STEP_OUT_OF_TIME;
+		}
 		if (dead_tids_room(&run->dead) < MaxHeapTuplesPerPage)
 		{
 			run->may_bypass_indexes = false;
+			scan_end(run);
 			if ((result = remove_dead_tids(run)) != STEP_DONE)
 				return result;
 		}
@@ -377,6 +381,7 @@ look_again(VacuumRun *run)
 			dead_tids_begin_lower(&run->dead);
 		scan_again(run, run->look_again[i]);
 	}
+	scan_end(run);
 	return run->dead.count > 0 ? remove_dead_tids(run) : STEP_DONE;
 }
 

@@ -439,7 +439,7 @@ scan_page(VacuumRun *run, BlockNumber block, bool map_all_visible)
 /*
  * Scan one page out of turn, which is in the part of the table that the cycle
  * has covered; unless it is all-visible.  Holds no pin and no lock on any page before
- * and after.
+ * and after, but for the pin on the visibility map that scan_end() releases.
  */
 void
 scan_again(VacuumRun *run, BlockNumber block)
@@ -456,7 +456,6 @@ scan_again(VacuumRun *run, BlockNumber block)
 		run->done.rescanned_pages++;
 		scan->complete_tids = run->dead.count;
 	}
-	release_map(scan);
 }
 
 /*
