@@ -114,7 +114,8 @@ foreach my $where (@places)
 
 		make_table($node, $table, pages => 80, dead => 'k % 3 = 0');
 		my $holder = $where eq 'indexes' ? hold_index($node, $table, 'v') : undef;
-		my $vacuum = start_vacuum($node, $table, set => [ $Resume::slowly, $Resume::saving ]);
+		# so slow that it is there still when it is killed
+		my $vacuum = start_vacuum($node, $table, set => [ 'vacuum_cost_delay = 20', $Resume::saving ]);
 		$node->safe_psql('postgres', sprintf(q{SELECT meet_vacuum('%s', '%s', '%s', '')},
 				map { s/'/''/gr } $table, $phase, $when));
 		my $record = record($node, $table);
