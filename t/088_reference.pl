@@ -115,6 +115,12 @@ sub texts
 	return grep { $_ ne 'unknown' } $body =~ /return "([^"]+)";/g;
 }
 
+# Functions that the documents name as the keepers of a rule
+my $sources = join '', map { slurp_file($_) } glob 'src/*.c tools/inspect/*.c include/*.h';
+my %named = map { $_ => 1 } map { slurp_file($_) =~ /`(\w+)\(\)`/g } glob 'docs/*.md';
+cmp_ok(scalar keys %named, '>', 20, 'the documents name functions');
+is(join(' ', grep { $sources !~ /^(?:extern .*)?\b\Q$_\E\(/m } sort keys %named), '', '  which are there');
+
 is_deeply([ map { $_->[0] =~ tr/`//dr } section('Plans') ], [ texts('vacuum_plan_name') ], 'the plans');
 
 my @reasons = texts('decide_reason_text');
