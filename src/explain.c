@@ -22,6 +22,7 @@
 #include "attach.h"
 #include "cycle.h"
 #include "estimate.h"
+#include "functions.h"
 #include "history_row.h"
 #include "plan.h"
 #include "settings.h"
@@ -119,9 +120,7 @@ open_table(Oid relid)
 	Relation	rel = try_table_open(relid, AccessShareLock);
 
 	if (rel == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relid)));
+		no_such_table(relid);
 	if (rel->rd_tableam != GetHeapamTableAmRoutine() ||
 		(rel->rd_rel->relkind != RELKIND_RELATION && rel->rd_rel->relkind != RELKIND_TOASTVALUE &&
 		 rel->rd_rel->relkind != RELKIND_MATVIEW))

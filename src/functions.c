@@ -23,6 +23,7 @@
 #include "cycle.h"
 #include "drop.h"
 #include "estimate.h"
+#include "functions.h"
 #include "history_row.h"
 #include "store.h"
 #include "version.h"
@@ -233,7 +234,8 @@ pgvr_runs(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
-static void
+/* Raise the error for a relation that has been dropped. */
+void
 no_such_table(Oid relid)
 {
 	ereport(ERROR,

@@ -1,0 +1,10 @@
+/*
+ * functions.h
+ *	  What the SQL functions share.
+ */
+#ifndef PGVR_FUNCTIONS_H
+#define PGVR_FUNCTIONS_H
+
+extern void no_such_table(Oid relid) pg_attribute_noreturn();
+
+#endif							/* PGVR_FUNCTIONS_H */
