@@ -126,7 +126,9 @@ open_table(Oid relid)
 		 rel->rd_rel->relkind != RELKIND_MATVIEW))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-				 errmsg("\"%s\" is not a heap table", RelationGetRelationName(rel))));
+				 errmsg("\"%s\" is not a heap table", RelationGetRelationName(rel)),
+				 rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
+				 errhint("Ask about each of its partitions; they are vacuumed one by one.") : 0));
 	return rel;
 }
 

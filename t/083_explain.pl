@@ -350,7 +350,7 @@ foreach my $case (
 	[ "decide('pg_stat_activity')", qr/42809: +"pg_stat_activity" is not a heap table/ ],
 	# of the same access method, but VACUUM passes them by
 	[ "decide('counter')", qr/42809: +"counter" is not a heap table/ ],
-	[ "decide('divided')", qr/42809: +"divided" is not a heap table/ ],
+	[ "decide('divided')", qr/42809: +"divided" is not a heap table.*HINT: +Ask about each of its partitions/s ],
 	[ "decide('fresh', 'magic')", qr/22023: +unrecognized kind of vacuum: "magic"/ ],
 	[ "decide(4294967295)", qr/42P01: +relation with OID 4294967295 does not exist/ ])
 {
