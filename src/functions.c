@@ -269,6 +269,7 @@ pgvr_forget(PG_FUNCTION_ARGS)
 	if (!server_user_owns(relid))
 		aclcheck_error(ACLCHECK_NOT_OWNER, get_relkind_objtype(relkind),
 					   get_rel_name(relid));
+	PreventCommandDuringRecovery("vacuum_resume.forget()");
 	rel = try_relation_open(relid, ShareUpdateExclusiveLock);
 	if (rel == NULL)
 		no_such_table(relid);

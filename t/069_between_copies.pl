@@ -62,6 +62,14 @@ subtest 'a base backup of the running server, started as a clone' => sub {
 subtest 'a promoted standby' => sub {
 	my $standby = start_copy('standby', 'clone', has_streaming => 1);
 	$node->wait_for_catchup($standby);
+
+	# It has a copy of the store, but no vacuum of its own.
+	is($standby->safe_psql('postgres', 'SELECT count(*) FROM vacuum_resume.progress'), 0,
+		'it shows no progress while it follows');
+	is($standby->safe_psql('postgres', "SELECT reason FROM vacuum_resume.decide('copied') WHERE chosen"),
+		'there is nothing to continue', '  knows of nothing to continue');
+	my (undef, undef, $refused) = $standby->psql('postgres', "SELECT vacuum_resume.forget('copied')");
+	like($refused, qr/cannot execute vacuum_resume\.forget\(\) during recovery/, '  and has nothing to forget');
 	$standby->promote;
 	starts_over($standby, 'copied', 0);
 	$standby->stop;
