@@ -103,7 +103,7 @@ ask(Relation rel, Asker asker, DecisionInput *input, Decision *decision, DecideR
 
 	vac_open_indexes(rel, AccessShareLock, &nindexes, &indexes);
 	plan_facts(rel, indexes, nindexes, rel_blocks, result == STORE_OK && !obstructed ? &record : NULL,
-			   aggressive, false, asker == ASKER_VACUUM && setting_max_duration == 0, input);
+			   aggressive, false, asker != ASKER_AUTOVACUUM && setting_max_duration == 0, input);
 	input->expected_work = history_work_before_stop(rel, setting_max_duration != 0);
 	vac_close_indexes(nindexes, indexes, NoLock);
 

@@ -306,6 +306,44 @@ query('two', 'DROP EXTENSION pg_vacuum_resume');
 refuses([ 'forget', 'pg_proc' ], 1, qr/the extension has not been created in this database\nCREATE EXTENSION pg_vacuum_resume there/);
 is(databases_of('pg_proc'), 'two', '  and nothing is forgotten');
 
+###############################################################################
+# Others' functions
+###############################################################################
+
+# Whoever may create things in a database might wait for a superuser to come along with
+# the tool. Functions of our names, where ours are not:
+my $columns = join ', ', map { "OUT $_" } 'plan text', 'chosen boolean', 'possible boolean', 'reason text',
+  'from_block bigint', 'heap_pages float8', 'index_pages float8', 'index_passes integer', 'work float8',
+  'dead_rows_removed float8', 'dead_rows_expected float8';
+query('two', q{
+	CREATE SCHEMA vacuum_resume;
+	CREATE TABLE called ();
+	CREATE FUNCTION spring() RETURNS boolean LANGUAGE plpgsql AS 'BEGIN DROP TABLE public.called; RETURN true; END';
+	CREATE FUNCTION vacuum_resume.cycles() RETURNS SETOF boolean LANGUAGE sql AS 'SELECT public.spring()';});
+query('two', qq{
+	CREATE FUNCTION vacuum_resume.decide($_, text, $columns) RETURNS SETOF record LANGUAGE plpgsql
+		AS 'BEGIN PERFORM public.spring(); END';
+	CREATE FUNCTION vacuum_resume.forget($_) RETURNS boolean LANGUAGE sql AS 'SELECT public.spring()';})
+  foreach 'oid', 'regclass';
+refuses([ 'forget', 'pg_proc' ], 1, qr/the extension has not been created in this database/);
+my (undef, $rows, $complaint) = tool('explain', 'pg_proc', '--database=two', '--json');
+is(JSON::PP->new->utf8->decode($rows)->[0]{estimates}, 'saved', 'what is saved is explained');
+is($complaint, "pg_vacuum_resume: the server could not be asked: the extension has not been created in this database\n",
+	'  and why');
+is(query('two', q{SELECT to_regclass('called')}), 'called', "nobody else's function was called");
+
+# Functions and operators of the server's names, before the server's own
+query('one', q{
+	CREATE SCHEMA trap;
+	CREATE TABLE trap.called ();
+	CREATE FUNCTION trap.round(float8) RETURNS float8 LANGUAGE plpgsql AS 'BEGIN DROP TABLE trap.called; RETURN 7; END';
+	CREATE FUNCTION trap.same(oid, oid) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN DROP TABLE trap.called; RETURN true; END';
+	CREATE OPERATOR trap.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = trap.same);
+	ALTER DATABASE one SET search_path = trap, pg_catalog;});
+is(json_of('explain', 'twin', '--database=one')->[0]{estimates}, 'now', 'the server is asked');
+is(query('one', q{SELECT pg_catalog.to_regclass('trap.called')}), 'called', '  and called its own functions');
+query('one', 'ALTER DATABASE one RESET search_path');
+
 # Dropped where the library did not see it
 interrupt('one', 'gone');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = ''");

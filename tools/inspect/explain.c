@@ -54,13 +54,20 @@ print_live(const char *data_directory, const char *database, const CycleRecord *
 
 	if (connection == NULL)
 		return false;
+	if (!server_has_function(connection, "vacuum_resume.decide(regclass, text)"))
+	{
+		fprintf(stderr, "pg_vacuum_resume: the server could not be asked: the extension has not been created in this database\n");
+		PQfinish(connection);
+		return false;
+	}
 	snprintf(oid, sizeof(oid), "%u", cycle->key.relation);
 	result = PQexecParams(connection,
 						  "SELECT plan, CASE WHEN chosen THEN 'yes' ELSE 'no' END,"
 						  " CASE WHEN possible THEN 'yes' ELSE 'no' END, from_block,"
-						  " round(heap_pages), round(index_pages), index_passes, round(work),"
-						  " round(dead_rows_removed), round(dead_rows_expected), reason"
-						  " FROM vacuum_resume.decide($1::pg_catalog.oid, $2)",
+						  " pg_catalog.round(heap_pages), pg_catalog.round(index_pages), index_passes,"
+						  " pg_catalog.round(work), pg_catalog.round(dead_rows_removed),"
+						  " pg_catalog.round(dead_rows_expected), reason"
+						  " FROM vacuum_resume.decide($1::pg_catalog.regclass, $2::pg_catalog.text)",
 						  2, NULL, values, NULL, NULL, 0);
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
@@ -113,7 +120,7 @@ print_saved(const CycleRecord *cycle, const RunRecord *runs, int nruns, const ch
 			own[nown++] = runs[i];
 
 	facts_of_record(cycle, cycle->rel_blocks, &cycle->estimate, true,
-					pg_strcasecmp(by, "VACUUM") == 0, &input);
+					strcmp(by, "autovacuum") != 0, &input);
 	input.expected_work = history_expected_work(own, history_that_counts(own, nown, false));
 	input.may_leave_head = pg_strcasecmp(by, "VACUUM") != 0;
 	input.mode = pg_strcasecmp(by, "VACUUM (RESUME)") == 0 ? DECIDE_RESUME : DECIDE_AUTO;

@@ -46,10 +46,7 @@ complain_of_refusal(PGconn *connection, const PGresult *result, const CycleRecor
 {
 	char	   *message = server_message(connection);
 
-	if (failed_with(result, "3F000") || failed_with(result, "42883"))
-		complain(cycle, "the extension has not been created in this database",
-				 "CREATE EXTENSION pg_vacuum_resume there; or let VACUUM (RESUME off) start over.");
-	else if (failed_with(result, "55P03"))
+	if (failed_with(result, "55P03"))
 		complain(cycle, "a vacuum of it is under way, or something else has locked it",
 				 "Stop that first, or try again when it is over.");
 	else
@@ -95,9 +92,18 @@ forget_table(const char *data_directory, const char *database, const char *probl
 		return false;
 	}
 
+	if (!server_has_function(connection, "vacuum_resume.forget(regclass)") ||
+		!server_has_function(connection, "vacuum_resume.cycles()"))
+	{
+		complain(cycle, "the extension has not been created in this database",
+				 "CREATE EXTENSION pg_vacuum_resume there; or let VACUUM (RESUME off) start over.");
+		PQfinish(connection);
+		return false;
+	}
+
 	PQclear(PQexec(connection, "SET lock_timeout = '" LONGEST_WAIT "'"));
 	snprintf(oid, sizeof(oid), "%u", cycle->key.relation);
-	result = PQexecParams(connection, "SELECT vacuum_resume.forget($1::pg_catalog.oid)",
+	result = PQexecParams(connection, "SELECT vacuum_resume.forget($1::pg_catalog.regclass)",
 						  1, NULL, values, NULL, NULL, 0);
 	if (PQresultStatus(result) == PGRES_TUPLES_OK)
 	{

@@ -9,12 +9,18 @@
  * Names come as the very bytes that the server has, whatever the encoding of their
  * database: client_encoding SQL_ASCII converts nothing.  So they can be compared with
  * those in the store, and be connected to.
+ *
+ * Whoever runs the tool is a superuser as a rule, and in the databases there may be
+ * people who are not, and would like to be: nothing of theirs must run here.  Hence the
+ * empty search path, and hence functions are called only that are the extension's, with
+ * arguments of exactly its types.
  */
 #include "postgres_fe.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/connect.h"
 #include "lib/stringinfo.h"
 
 #include "output.h"
@@ -83,6 +89,41 @@ server_is_down(const char *data_directory)
 	return access(path, F_OK) != 0 && errno == ENOENT;
 }
 
+/* Let no name and no operator be anybody's but the server's own. */
+static bool
+trust_nobody(PGconn *connection)
+{
+	PGresult   *result = PQexec(connection, ALWAYS_SECURE_SEARCH_PATH_SQL);
+	bool		done = PQresultStatus(result) == PGRES_TUPLES_OK;
+
+	PQclear(result);
+	return done;
+}
+
+/*
+ * Has this database a function of our extension with this signature?  One of the same
+ * name may be anybody's, where the extension has not been created.
+ */
+bool
+server_has_function(PGconn *connection, const char *signature)
+{
+	const char *const values[] = {signature};
+	PGresult   *result;
+	bool		found;
+
+	result = PQexecParams(connection,
+						  "SELECT FROM pg_catalog.pg_depend AS d"
+						  " JOIN pg_catalog.pg_extension AS e ON e.oid = d.refobjid"
+						  " WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass"
+						  " AND d.objid = pg_catalog.to_regprocedure($1)"
+						  " AND d.refclassid = 'pg_catalog.pg_extension'::pg_catalog.regclass"
+						  " AND d.deptype = 'e' AND e.extname = 'pg_vacuum_resume'",
+						  1, NULL, values, NULL, NULL, 0);
+	found = PQresultStatus(result) == PGRES_TUPLES_OK && PQntuples(result) == 1;
+	PQclear(result);
+	return found;
+}
+
 /*
  * Connect to a database of the server.  Returns NULL if there is no server, or none
  * that lets us in, and sets *problem (unless that is NULL) to why.
@@ -129,6 +170,8 @@ server_connect(const char *data_directory, const char *database, const char **pr
 		connection = PQconnectdbParams(keywords, values, 0);
 	}
 	if (PQstatus(connection) != CONNECTION_OK)
+		*problem = server_message(connection);
+	else if (!trust_nobody(connection))
 		*problem = server_message(connection);
 	else if (!is_of_directory(connection, data_directory, lines[2]))
 		*problem = "the server that answers is not that of this data directory";
