@@ -58,10 +58,11 @@ typedef enum DecideReason
 	BECAUSE_FREEZING_SKIPPED,
 	BECAUSE_FREEZING_LESS,
 	BECAUSE_EVERY_PAGE_ASKED_FOR,
-	BECAUSE_SERVERS_OWN_CODE
+	BECAUSE_SERVERS_OWN_CODE,
+	BECAUSE_HEAD_MAY_BE_OVER
 } DecideReason;
 
-#define DECIDE_REASONS (BECAUSE_SERVERS_OWN_CODE + 1)
+#define DECIDE_REASONS (BECAUSE_HEAD_MAY_BE_OVER + 1)
 
 /*
  * What is known when a run begins.  A page is vacuumable if the visibility map
@@ -145,6 +146,7 @@ typedef struct Decision
 	VacuumPlan	plan;
 	DecideReason reason;		/* of that plan */
 	double		head_dead;		/* dead rows in the head, without pending TIDs */
+	double		head_dead_at_most;	/* likewise, where it is not known which part new rows are in */
 	double		tail_dead;		/* dead rows in the tail */
 	double		head_share;		/* of rows that die from now on, how many in the head */
 	double		fresh_behind;	/* vacuumable head pages without pending TIDs */

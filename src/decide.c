@@ -48,6 +48,9 @@
 /* Likewise a page that the table has grown by since the save, compared to the others. */
 #define EXPOSURE_OF_APPENDED 0.5
 
+/* So many line pointers fit on a page of 8 kB (the server's MaxHeapTuplesPerPage). */
+#define MOST_DEAD_ROWS_PER_PAGE 291
+
 /* Share of a part's pages that must have been clean to tell a rate from them. */
 #define LEAST_CLEAN_SHARE 0.01
 
@@ -86,6 +89,7 @@ typedef struct Situation
 	bool		complete;		/* the pending set is removed before anything is scanned */
 
 	double		head_dead;
+	double		head_dead_at_most;	/* where it is not known what part new rows are in */
 	double		tail_dead;
 	double		fresh_dead;		/* of head_dead, on fresh pages */
 	double		again;			/* pages with pending TIDs that have other dead rows as well */
@@ -95,6 +99,7 @@ typedef struct Situation
 static void check_input(const DecisionInput *input, Situation *s);
 static void estimate_rows(const DecisionInput *input, Situation *s);
 static double new_rows_in_head(const Situation *s, double rows);
+static double most_new_rows_in_head(const Situation *s, double rows);
 static bool needs_index_pass(const Situation *s, double pages);
 static bool rereading_is_cheaper(const Situation *s);
 static void estimate_restart(const Situation *s, PlanEstimate *plan);
@@ -122,6 +127,7 @@ decide(const DecisionInput *input, Decision *decision)
 	check_input(input, &s);
 	estimate_rows(input, &s);
 	decision->head_dead = s.head_dead;
+	decision->head_dead_at_most = s.head_dead_at_most;
 	decision->tail_dead = s.tail_dead;
 	decision->head_share = input->has_record ? new_rows_in_head(&s, 1) : 0;
 	decision->fresh_behind = s.fresh;
@@ -243,6 +249,8 @@ decide_reason_text(DecideReason reason)
 			return "DISABLE_PAGE_SKIPPING asks for every page";
 		case BECAUSE_SERVERS_OWN_CODE:
 			return "the table is vacuumed by the server's own code";
+		case BECAUSE_HEAD_MAY_BE_OVER:
+			return "the head may have more dead rows than the vacuum threshold";
 	}
 	return "unknown";
 }
@@ -348,7 +356,8 @@ check_input(const DecisionInput *input, Situation *s)
  * How many rows died between two moments, at least?  The count of dead rows tells, as
  * long as it goes on; it does not where ANALYZE or a crash has had it begun anew, and too
  * few where queries have pruned others meanwhile.  Then rows that were deleted or updated
- * do, but for those that were updated by HOT.
+ * do, but for those that were updated by HOT.  If that count began anew, too, all that both
+ * say has come since.
  */
 double
 decide_rows_that_came(double dead_before, double dead_after, double gone_before, double gone_after)
@@ -358,7 +367,11 @@ decide_rows_that_came(double dead_before, double dead_after, double gone_before,
 	if (is_known(dead_before) && is_known(dead_after))
 		came = excess(as_amount(dead_after), as_amount(dead_before));
 	if (is_known(gone_before) && is_known(gone_after))
+	{
+		if (gone_after < gone_before)
+			return most(as_amount(dead_after), as_amount(gone_after));
 		came = most(came, excess(as_amount(gone_after), as_amount(gone_before)));
+	}
 	return came;
 }
 
@@ -378,6 +391,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	double		head;
 	double		tail;
 	double		came;
+	double		unknown;
 
 	if (!input->has_record)
 	{
@@ -425,6 +439,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 	{
 		double		in_head = new_rows_in_head(s, came);
 
+		unknown = most_new_rows_in_head(s, came) - in_head;
 		head += in_head;
 		tail += came - in_head;
 	}
@@ -436,6 +451,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		/* if it was counted anew, what is dead in all is dead on these pages */
 		if (is_known(input->dead_now) && s->fresh + s->unclean > 0)
 			per_page = most(per_page, excess(dead_now, s->pending_tids) / (s->fresh + s->unclean));
+		unknown = excess(most_new_rows_in_head(s, came), most(in_head, s->growth_behind * per_page));
 		head += most(in_head, s->growth_behind * per_page);
 		tail += most(came - in_head, (s->growth_ahead + s->unclean_appended) * per_page);
 	}
@@ -446,6 +462,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 
 	/* a dead row makes its page vacuumable */
 	s->head_dead = s->behind > 0 ? head : 0;
+	s->head_dead_at_most = s->behind > 0 ? head + unknown : 0;
 	s->tail_dead = s->unclean > 0 ? tail : 0;
 
 	if (s->behind > 0)
@@ -454,6 +471,13 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		s->again = least(s->behind - s->fresh, s->head_dead - s->fresh_dead);
 		s->reread_pending = rereading_is_cheaper(s);
 	}
+}
+
+/* Has a part enough clean pages to tell how often it is hit? */
+static bool
+tells(double clean, double blocks)
+{
+	return clean > blocks * LEAST_CLEAN_SHARE;
 }
 
 /*
@@ -476,18 +500,37 @@ new_rows_in_head(const Situation *s, double rows)
 	double		clean_head = s->head_blocks - s->behind_then;
 	double		new_tail = s->unclean_appended * EXPOSURE_OF_APPENDED;
 	double		clean_tail = excess(old_tail, s->unclean_then);
-	bool		head_tells = clean_head > s->head_blocks * LEAST_CLEAN_SHARE;
-	bool		tail_tells = clean_tail > old_tail * LEAST_CLEAN_SHARE;
-	double		head_rate = head_tells ? s->growth_behind / clean_head : 0;
-	double		tail_rate = tail_tells ? s->growth_ahead / clean_tail : 0;
+	double		head_rate = tells(clean_head, s->head_blocks) ? s->growth_behind / clean_head : 0;
+	double		tail_rate = tells(clean_tail, old_tail) ? s->growth_ahead / clean_tail : 0;
 
-	if (!head_tells)
+	if (!tells(clean_head, s->head_blocks))
 		head_rate = tail_rate;
-	if (!tail_tells)
+	if (!tells(clean_tail, old_tail))
 		tail_rate = head_rate;
 	if (head_rate == 0 && tail_rate == 0)
 		return rows * share(most(s->behind, s->behind_then), old_unclean + new_tail);
 	return rows * share(head_rate * s->head_blocks, tail_rate * (old_tail + new_tail));
+}
+
+/*
+ * Of the rows that died since the save, how many could be in the head?
+ *
+ * Where one part does not tell how often it was hit, all of them, but for what does not
+ * fit on the pages of the head that were hit, as far as the head tells that.
+ */
+static double
+most_new_rows_in_head(const Situation *s, double rows)
+{
+	double		old_tail = s->tail_blocks - s->appended_blocks;
+	double		clean_head = s->head_blocks - s->behind_then;
+	double		likely = new_rows_in_head(s, rows);
+
+	if (!tells(clean_head, s->head_blocks))
+		return rows;
+	if (tells(excess(old_tail, s->unclean_then), old_tail))
+		return likely;
+	return most(likely, least(rows, s->growth_behind / clean_head * s->head_blocks *
+							  MOST_DEAD_ROWS_PER_PAGE));
 }
 
 /*----------
@@ -648,6 +691,8 @@ reason_against_tail_only(const DecisionInput *input, const Situation *s, DecideR
 		*reason = BECAUSE_OTHERS_VACUUMED;
 	else if (s->head_dead > as_amount(input->threshold))
 		*reason = BECAUSE_HEAD_OVER_THRESHOLD;
+	else if (s->head_dead_at_most > as_amount(input->threshold))
+		*reason = BECAUSE_HEAD_MAY_BE_OVER;
 	else
 		return false;
 	return true;

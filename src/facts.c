@@ -14,8 +14,8 @@ not_negative(int64_t pages)
 }
 
 /* Has the count of dead rows gone on from one moment to the other? */
-static bool
-same_count(const RowCounts *before, const RowCounts *after)
+bool
+facts_same_count(const RowCounts *before, const RowCounts *after)
 {
 	return before->dead >= 0 && after->dead >= 0 && before->analyses == after->analyses &&
 		before->gone <= after->gone;
@@ -100,7 +100,7 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	input->gone_at_start = then->rows_at_start.gone;
 	input->gone_at_save = then->rows.gone;
 	/* those that queries had pruned before are counted when they are collected, once if none is lost */
-	if (same_count(&then->rows_at_start, &then->rows))
+	if (facts_same_count(&then->rows_at_start, &then->rows))
 	{
 		input->removed_rows = not_negative(record->counters.tuples_deleted);
 		if (record->lost_tids == 0 && record->counters.dead_items > input->removed_rows)

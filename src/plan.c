@@ -202,6 +202,26 @@ left_below(VacuumRun *run)
 }
 
 /*
+ * While pg_stat's count of dead rows goes on, it counts what the cycle has removed as well
+ * as what is left.  So what it counts beyond the first is left: at least if all row
+ * pointers that were dead already when they were collected are in it, at most if none is.
+ * Those that are reported elsewhere are not meant.  pages: that have a dead row at least.
+ */
+static double
+within_what_is_counted(const VacuumRun *run, const RowCounts *now, double rows, double pages)
+{
+	const CycleCounters *before = &run->cycle.base.counters;
+	double		removed = (double) before->tuples_deleted + run->done.tuples_deleted;
+	double		collected = (double) before->dead_items + run->done.dead_items;
+	double		counted = now->dead - Max(run->new_rel_tuples - Max(run->new_live_tuples, 0), 0);
+
+	if (!facts_same_count(&run->cycle.base.estimate.rows_at_start, now))
+		return rows;
+	rows = Min(rows, Max(counted - removed, pages));
+	return Max(rows, counted - Max(removed, collected));
+}
+
+/*
  * How many dead rows a run that has left the head to a later one, or the part that an
  * earlier run's wrap has been to, has left there: what was estimated when that was
  * decided, and its share of those that died since.  Those that the cycle's scan could
@@ -242,5 +262,6 @@ plan_dead_rows_left(VacuumRun *run)
 			pages -= Min(run->cycle.base.estimate.pending_pages, run->done.left_pages);
 		rows = Max(rows, pages);
 	}
-	return Max(rows * share, least);
+	return within_what_is_counted(run, &now, Max(rows * share, least),
+								  run->wraps ? least : pages - run->done.left_pages);
 }

@@ -318,7 +318,7 @@ take_over_waiting_pages(VacuumRun *run)
 	BlockNumber block;
 	int64		position = 0;
 
-	if (!run->wraps || !run->cycle.base.wrap_waits || plan_wraps_anew(run))
+	if (!run->cycle.base.wrap_waits || plan_wraps_anew(run))
 		return;
 	make_room_to_wait(run);
 	while (dead_tids_next_page(&run->dead, &position, &block, dead) > 0 && block < run->wrap_from)
@@ -360,7 +360,7 @@ look_again(VacuumRun *run)
 {
 	StepResult	result;
 
-	for (; run->nlooked < run->nlook_again && !run->failsafe; run->nlooked++)
+	for (; run->wraps && run->nlooked < run->nlook_again && !run->failsafe; run->nlooked++)
 	{
 		BlockNumber i = run->nlooked;
 
@@ -500,8 +500,13 @@ update_catalog(VacuumRun *run)
 {
 	BlockNumber all_visible;
 	double		left = plan_dead_rows_left(run);
+	double		seen = run->new_live_tuples;
 
-	/* they were counted as live ones when their pages were scanned */
+	/*
+	 * They were counted as live ones when their pages were scanned.  pg_class keeps that
+	 * count: a later vacuum takes it for the rows of pages that it skips, and would find
+	 * these rows gone once more.
+	 */
 	run->new_live_tuples = Max(run->new_live_tuples - left, Min(run->new_live_tuples, 0));
 	run->new_rel_tuples = Max(run->new_rel_tuples - left, 0);
 
@@ -526,7 +531,7 @@ update_catalog(VacuumRun *run)
 	visibilitymap_count(run->rel, &all_visible, NULL);
 	all_visible = Min(all_visible, run->new_rel_blocks);
 
-	server_update_relstats(run->rel, run->new_rel_blocks, run->new_live_tuples, all_visible,
+	server_update_relstats(run->rel, run->new_rel_blocks, seen, all_visible,
 						   run->nindexes > 0, &run->new_frozen,
 						   &run->frozenxid_updated, &run->minmulti_updated);
 
