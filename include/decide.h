@@ -84,6 +84,9 @@ typedef struct DecisionInput
 	uint64_t	behind;			/* in the head, now, those that only wait for reaping included */
 	uint64_t	ahead_at_save;	/* then */
 	uint64_t	ahead_to_freeze_at_save;
+	uint64_t	ahead_gaps;		/* not vacuumable, but read between those of the tail, now */
+	uint64_t	behind_gaps;	/* likewise if a restart scans the head, now */
+	uint64_t	ahead_gaps_at_save;
 	uint64_t	behind_at_save;
 	uint64_t	appended_blocks;	/* by which the table has grown since then, in the tail */
 	uint64_t	scanned_pages;	/* by the cycle so far, each counted once; 0 = not known */

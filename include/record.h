@@ -20,7 +20,7 @@
 #include "dead_tids.h"
 #include "decide.h"
 
-#define RECORD_FORMAT 4
+#define RECORD_FORMAT 5
 
 /* Named databases of the store */
 #define STORE_CYCLES "cycle"
@@ -152,6 +152,8 @@ typedef struct Estimate
 	int64_t		ahead;			/* vacuumable pages in the tail ... */
 	int64_t		ahead_to_freeze;	/* (of these, all-visible ones) */
 	int64_t		behind;			/* ... and in the head */
+	int64_t		ahead_gaps;		/* not vacuumable, but read between those ... */
+	int64_t		behind_gaps;	/* ... likewise if the head is scanned as a tail is */
 	int64_t		pending_tids;	/* not reaped yet */
 	int64_t		pending_pages;	/* pages that have these */
 	int64_t		index_pages;

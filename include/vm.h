@@ -14,10 +14,17 @@ typedef struct VmCounts
 {
 	BlockNumber not_visible;	/* all-visible */
 	BlockNumber not_frozen;		/* all-frozen, but all-visible */
+	BlockNumber gaps;			/* skippable, but too few in a row to be skipped */
 } VmCounts;
+
+/*
+ * A first pass skips no fewer pages than these in a row, for reading on is faster than
+ * that: the server's rule (SKIP_PAGES_THRESHOLD).
+ */
+#define MIN_SKIPPED_BLOCKS 32
 
 extern BlockNumber vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
 									bool frozen_only, bool *skips_unfrozen);
-extern VmCounts vm_count(Relation rel, BlockNumber from, BlockNumber to);
+extern VmCounts vm_count(Relation rel, BlockNumber from, BlockNumber to, bool frozen_only);
 
 #endif							/* PGVR_VM_H */

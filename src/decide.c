@@ -75,6 +75,9 @@ typedef struct Situation
 	double		behind;
 	double		ahead_then;		/* at the save */
 	double		behind_then;
+	double		ahead_gaps;		/* pages that are read between these */
+	double		behind_gaps;
+	double		ahead_gaps_then;
 	double		unclean;		/* of ahead, pages that can have dead rows: not all-visible */
 	double		unclean_then;
 	double		unclean_appended;
@@ -319,6 +322,7 @@ check_input(const DecisionInput *input, Situation *s)
 	{
 		s->ahead = least((double) input->ahead + (double) input->behind, s->rel_blocks);
 		s->unclean = excess(s->ahead, (double) input->ahead_to_freeze);
+		s->ahead_gaps = least((double) input->ahead_gaps, s->rel_blocks - s->ahead);
 		return;
 	}
 
@@ -333,6 +337,9 @@ check_input(const DecisionInput *input, Situation *s)
 								s->unclean);
 	s->growth_ahead = excess(s->unclean - s->unclean_appended, s->unclean_then);
 	s->growth_behind = excess(s->behind, s->behind_then);
+	s->ahead_gaps = least((double) input->ahead_gaps, s->tail_blocks - s->ahead);
+	s->behind_gaps = least((double) input->behind_gaps, s->head_blocks - s->behind);
+	s->ahead_gaps_then = least((double) input->ahead_gaps_at_save, s->tail_blocks - s->ahead_then);
 
 	/*
 	 * Pending TIDs are dropped if another server's vacuum may have been reaping
@@ -418,7 +425,7 @@ estimate_rows(const DecisionInput *input, Situation *s)
 
 		/* what was scanned had all-visible pages in it if the tail has: compare like with like */
 		tail = s->unclean_then == 0 ? 0 : excess(dead_then, head) *
-			share(s->ahead_then, most(s->behind_then, (double) input->scanned_pages));
+			share(s->ahead_then + s->ahead_gaps_then, most(s->behind_then, (double) input->scanned_pages));
 	}
 	else
 	{
@@ -583,8 +590,8 @@ estimate_restart(const Situation *s, PlanEstimate *plan)
 		least(s->unclean, s->tail_dead);
 
 	plan->reaches_end = true;
-	add_scan(plan, s, s->behind, s->head_dead);
-	add_scan(plan, s, s->ahead, s->tail_dead);
+	add_scan(plan, s, s->behind + s->behind_gaps, s->head_dead);
+	add_scan(plan, s, s->ahead + s->ahead_gaps, s->tail_dead);
 
 	/* without indexes the scan reaps */
 	if (s->index_pages > 0 && (reaped > 0 || s->pending_tids > 0))
@@ -641,7 +648,7 @@ estimate_resume(const Situation *s, bool wrap, PlanEstimate *plan)
 		pending_tids = s->pending_tids;
 	}
 
-	add_scan(plan, s, s->ahead, s->tail_dead);
+	add_scan(plan, s, s->ahead + s->ahead_gaps, s->tail_dead);
 	if (wrap)
 	{
 		reaped += least(s->fresh, s->fresh_dead);
@@ -736,8 +743,8 @@ static bool
 reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *reason)
 {
 	double		check = s->verify ? s->pending_pages * WORK_PER_VERIFIED_PAGE : 0;
-	double		head = s->behind * WORK_PER_SCANNED_PAGE;
-	double		tail = least(s->ahead, s->ahead_then) * WORK_PER_SCANNED_PAGE;
+	double		head = (s->behind + s->behind_gaps) * WORK_PER_SCANNED_PAGE;
+	double		tail = (least(s->ahead, s->ahead_then) + s->ahead_gaps_then) * WORK_PER_SCANNED_PAGE;
 	double		by_restart;
 	double		by_resuming;
 

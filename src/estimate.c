@@ -26,17 +26,22 @@
  * Count the vacuumable pages in tail and head.  An aggressive run skips pages of
  * the tail that are all-frozen only, though there is nothing dead on those that are
  * all-visible; of the head it has seen all XIDs, and looks again at what is not
- * all-visible.  The caller has the table locked.
+ * all-visible.  Gaps between these that are too short to be skipped are read, too.  The
+ * caller has the table locked.
  */
 void
 estimate_pages(Relation rel, BlockNumber cursor, BlockNumber rel_blocks, bool aggressive,
 			   Estimate *estimate)
 {
+	VmCounts	head;
 	VmCounts	tail;
 
 	cursor = Min(cursor, rel_blocks);
-	tail = vm_count(rel, cursor, rel_blocks);
-	estimate->behind = vm_count(rel, 0, cursor).not_visible;
+	head = vm_count(rel, 0, cursor, aggressive);
+	tail = vm_count(rel, cursor, rel_blocks, aggressive);
+	estimate->behind = head.not_visible;
+	estimate->behind_gaps = head.gaps;
+	estimate->ahead_gaps = tail.gaps;
 	estimate->ahead_to_freeze = aggressive ? tail.not_frozen : 0;
 	estimate->ahead = (int64) tail.not_visible + estimate->ahead_to_freeze;
 }

@@ -50,6 +50,7 @@ facts_of_table(uint64_t rel_blocks, const Estimate *now, DecisionInput *input)
 	input->rel_blocks = rel_blocks;
 	input->ahead = not_negative(now->ahead) + not_negative(now->behind);
 	input->ahead_to_freeze = not_negative(now->ahead_to_freeze);
+	input->ahead_gaps = not_negative(now->ahead_gaps) + not_negative(now->behind_gaps);
 	input->index_pages = not_negative(now->index_pages);
 	input->dead_at_start = input->dead_at_save = input->dead_now = now->rows.dead;
 	input->gone_at_start = input->gone_at_save = input->gone_now = now->rows.gone;
@@ -76,7 +77,10 @@ facts_of_record(const CycleRecord *record, uint64_t rel_blocks, const Estimate *
 	input->next_block = record->next_block < rel_blocks ? record->next_block : rel_blocks;
 	input->ahead = not_negative(now->ahead);
 	input->behind = not_negative(now->behind);
+	input->ahead_gaps = not_negative(now->ahead_gaps);
+	input->behind_gaps = not_negative(now->behind_gaps);
 	input->ahead_at_save = not_negative(then->ahead);
+	input->ahead_gaps_at_save = not_negative(then->ahead_gaps);
 	input->ahead_to_freeze_at_save = not_negative(then->ahead_to_freeze);
 	if (rel_blocks > record->rel_blocks)
 		input->appended_blocks = rel_blocks - record->rel_blocks;

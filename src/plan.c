@@ -109,7 +109,7 @@ plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks
 	if (record != NULL)
 	{
 		facts_of_record(record, rel_blocks, &now, instance_vouches_for(record), wraps_anew, input);
-		input->ahead_appended = vm_count(rel, record->rel_blocks, rel_blocks).not_visible;
+		input->ahead_appended = vm_count(rel, record->rel_blocks, rel_blocks, false).not_visible;
 	}
 	else
 		facts_of_table(rel_blocks, &now, input);
@@ -239,7 +239,7 @@ plan_dead_rows_left(VacuumRun *run)
 	double		least = 0;
 	double		rows = decision->head_dead - run->cycle.base.counters.left_dead_tuples;
 
-	if (end == 0 || (pages = vm_count(run->rel, 0, end).not_visible) == 0)
+	if (end == 0 || (pages = vm_count(run->rel, 0, end, false).not_visible) == 0)
 		return 0;				/* what was taken for the head's is elsewhere */
 	/*
 	 * Of the pages with such rows, the wrap has been to some; the others have one at least,

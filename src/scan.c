@@ -32,9 +32,6 @@
 #include "scan.h"
 #include "vm.h"
 
-/* Shorter ranges are read although they could be skipped. */
-#define MIN_SKIPPED_BLOCKS 32
-
 /* Blocks between two looks at how near wraparound is: 4 GB. */
 #define FAILSAFE_INTERVAL ((BlockNumber) (UINT64CONST(4) * 1024 * 1024 * 1024 / BLCKSZ))
 

@@ -104,16 +104,47 @@ vm_skippable_end(Buffer vmbuffer, BlockNumber from, BlockNumber to,
 }
 
 /*
- * Count the blocks from from to below to that a run may not skip, a page of the map
+ * Go on with a word of nblocks blocks, of which these bits say (the lower of each two)
+ * which are skippable.  *run is how many skippable ones in a row came before it, and then
+ * how many it ends with.  Returns how many that ended were in runs too short to be skipped.
+ */
+static int
+count_gaps(uint64 skippable, int nblocks, BlockNumber *run)
+{
+	uint64		blocks = ALL_VISIBLE_BITS >> (BLOCKS_PER_WORD - nblocks) * BITS_PER_HEAPBLOCK;
+	uint64		missing = ~skippable & blocks;
+	int			first,
+				last;
+	int			gaps;
+
+	StaticAssertStmt(BLOCKS_PER_WORD <= MIN_SKIPPED_BLOCKS, "runs within a word must be short ones");
+	if (missing == 0)
+	{
+		*run += nblocks;
+		return 0;
+	}
+	first = pg_rightmost_one_pos64(missing) / BITS_PER_HEAPBLOCK;
+	last = pg_leftmost_one_pos64(missing) / BITS_PER_HEAPBLOCK;
+	*run += first;
+	gaps = *run < MIN_SKIPPED_BLOCKS ? *run : 0;
+	*run = nblocks - 1 - last;
+	return gaps + pg_popcount64(skippable & blocks) - first - *run;
+}
+
+/*
+ * Count the blocks from from to below to that a run may not skip (with frozen_only one
+ * that skips all-frozen ones only), and those that it reads between them, a page of the map
  * at a time.  Takes no lock but on the table, which the caller holds.  May throw what
  * reading a page may.
  */
 VmCounts
-vm_count(Relation rel, BlockNumber from, BlockNumber to)
+vm_count(Relation rel, BlockNumber from, BlockNumber to, bool frozen_only)
 {
 	Buffer		vmbuffer = InvalidBuffer;
 	uint64		visible = 0;
 	uint64		frozen = 0;
+	uint64		gaps = 0;
+	BlockNumber run = 0;
 	uint64		block = from;
 
 	if (from >= to)
@@ -147,12 +178,16 @@ vm_count(Relation rel, BlockNumber from, BlockNumber to)
 			bits &= ALL_VISIBLE_BITS | (bits << 1);
 			visible += pg_popcount64(bits & ALL_VISIBLE_BITS);
 			frozen += pg_popcount64(bits & ALL_FROZEN_BITS);
+			gaps += count_gaps(frozen_only ? bits >> 1 : bits, nblocks, &run);
 			block += nblocks;
 		}
 	}
 
 	if (BufferIsValid(vmbuffer))
 		ReleaseBuffer(vmbuffer);
+	if (run < MIN_SKIPPED_BLOCKS)
+		gaps += run;
 	return (VmCounts) {.not_visible = to - from - (BlockNumber) visible,
-		.not_frozen = (BlockNumber) (visible - frozen)};
+		.not_frozen = (BlockNumber) (visible - frozen),
+		.gaps = (BlockNumber) gaps};
 }

@@ -175,6 +175,33 @@ test_busy_table(void)
 	ok(near(d.head_dead, 70), "hardly a clean page: by vacuumable pages");
 }
 
+/* Pages between vacuumable ones are read as well, but by a wrap. */
+static void
+test_gaps(void)
+{
+	DecisionInput input = quiet;
+	Decision	d;
+
+	input.rel_blocks = 20000;
+	input.next_block = 5000;
+	input.ahead_gaps = input.ahead_gaps_at_save = 9000;
+	input.behind = 300;
+	input.behind_gaps = 4000;
+	input.scanned_pages = 4700;
+	d = decision_on(input);
+	ok(near(d.plans[PLAN_RESTART].heap_pages, 300 + 4000 + 300 + 9000) &&
+	   near(d.plans[PLAN_RESUME].heap_pages, 300 + 9000) &&
+	   near(d.plans[PLAN_RESUME_AND_WRAP].heap_pages, 300 + 9000 + 100),
+	   "gaps are read but in a wrap");
+	ok(near(d.tail_dead, 1000 * 9300 / (9300 + 4700.0)),
+	   "what was scanned had them in it as well");
+
+	/* no more than there are pages */
+	input.ahead_gaps = input.behind_gaps = UINT64_MAX;
+	d = decision_on(input);
+	ok(near(d.plans[PLAN_RESTART].heap_pages, 20000), "a table has no more pages than it has");
+}
+
 /* An index pass larger than all of the table makes the head worth its few pages. */
 static void
 test_head_pays(void)
@@ -930,6 +957,12 @@ random_input(void)
 	input.behind = input.behind_at_save +
 		(one_in(2) ? random_pages(input.next_block - input.behind_at_save) : 0);
 	input.scanned_pages = random_pages(input.next_block);
+	if (one_in(2))
+	{
+		input.ahead_gaps = random_pages(31 * input.ahead);
+		input.behind_gaps = random_pages(31 * input.behind);
+		input.ahead_gaps_at_save = random_pages(31 * input.ahead_at_save);
+	}
 	input.pending_pages = random_pages(input.behind_at_save);
 	input.pending_tids = (int64_t) (input.pending_pages * (1 + random_below(290)));
 	input.index_pages = random_pages(input.rel_blocks);
@@ -1170,6 +1203,7 @@ main(void)
 {
 	test_quiet_table();
 	test_busy_table();
+	test_gaps();
 	test_head_pays();
 	test_looking_again();
 	test_complete_set();
