@@ -308,8 +308,8 @@ make_room_to_wait(VacuumRun *run)
 }
 
 /*
- * An earlier run's wrap, which this one goes on with, has left pages alone for their
- * pending TIDs.  Take note of them before these are reaped.
+ * An earlier run's wrap, which this one or a later one goes on with, has left pages
+ * alone for their pending TIDs.  Take note of them before these are reaped.
  */
 static void
 take_over_waiting_pages(VacuumRun *run)
@@ -318,7 +318,7 @@ take_over_waiting_pages(VacuumRun *run)
 	BlockNumber block;
 	int64		position = 0;
 
-	if (!run->cycle.base.wrap_waits || plan_wraps_anew(run))
+	if (!run->cycle.base.wrap_waits || (run->wraps && plan_wraps_anew(run)))
 		return;
 	make_room_to_wait(run);
 	while (dead_tids_next_page(&run->dead, &position, &block, dead) > 0 && block < run->wrap_from)
