@@ -59,10 +59,11 @@ typedef enum DecideReason
 	BECAUSE_FREEZING_LESS,
 	BECAUSE_EVERY_PAGE_ASKED_FOR,
 	BECAUSE_SERVERS_OWN_CODE,
-	BECAUSE_HEAD_MAY_BE_OVER
+	BECAUSE_HEAD_MAY_BE_OVER,
+	BECAUSE_AGGRESSIVE
 } DecideReason;
 
-#define DECIDE_REASONS (BECAUSE_HEAD_MAY_BE_OVER + 1)
+#define DECIDE_REASONS (BECAUSE_AGGRESSIVE + 1)
 
 /*
  * What is known when a run begins.  A page is vacuumable if the visibility map
@@ -74,6 +75,7 @@ typedef struct DecisionInput
 	bool		has_record;		/* is there one that this run may continue (R3, R7, options)? */
 	bool		may_leave_head; /* R10: autovacuum, or VACUUM (RESUME on) */
 	bool		restarted_before;	/* was the cycle before this one given up by a decision? */
+	bool		aggressive;		/* is the run for the sake of the whole table? */
 
 	/* the table, in pages; all but the first two are vacuumable ones */
 	uint64_t	rel_blocks;

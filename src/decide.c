@@ -162,11 +162,11 @@ decide(const DecisionInput *input, Decision *decision)
 	}
 	else if (!reason_to_restart(input, &s, &reason))
 		restart->reason = BECAUSE_RESUMING_KEEPS_MORE;
-	else if (input->restarted_before)
+	else if (input->aggressive || input->restarted_before)
 	{
 		/* or a table whose runs are short would never be done */
 		restart->possible = false;
-		restart->reason = BECAUSE_GIVEN_UP_BEFORE;
+		restart->reason = input->aggressive ? BECAUSE_AGGRESSIVE : BECAUSE_GIVEN_UP_BEFORE;
 	}
 	else
 	{
@@ -254,6 +254,8 @@ decide_reason_text(DecideReason reason)
 			return "the table is vacuumed by the server's own code";
 		case BECAUSE_HEAD_MAY_BE_OVER:
 			return "the head may have more dead rows than the vacuum threshold";
+		case BECAUSE_AGGRESSIVE:
+			return "an aggressive vacuum has to get through the whole table";
 	}
 	return "unknown";
 }
@@ -777,5 +779,7 @@ reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *
 		by_resuming = s->tail_dead * (excess(s->limit, check) / tail);
 	}
 	*reason = BECAUSE_HEAD_OUT_OF_REACH;
-	return by_restart > by_resuming;
+
+	/* where both are as good, rounding must not decide */
+	return by_restart > by_resuming * (1 + 1e-9);
 }

@@ -114,8 +114,7 @@ plan_facts(Relation rel, Relation *indexes, int nindexes, BlockNumber rel_blocks
 	else
 		facts_of_table(rel_blocks, &now, input);
 
-	/* an aggressive run is for the sake of the whole table */
-	input->restarted_before |= aggressive;
+	input->aggressive = aggressive;
 }
 
 /* What the setting asks for. */

@@ -421,6 +421,14 @@ test_limited_run(void)
 	ok(d.plan == PLAN_RESUME_AND_WRAP && !d.plans[PLAN_RESTART].possible &&
 	   d.plans[PLAN_RESTART].reason == BECAUSE_GIVEN_UP_BEFORE,
 	   "given up before: resume this time");
+	input.aggressive = true;
+	d = decision_on(input);
+	ok(d.plan == PLAN_RESUME_AND_WRAP && d.plans[PLAN_RESTART].reason == BECAUSE_AGGRESSIVE,
+	   "an aggressive run does not give up");
+	input.restarted_before = false;
+	d = decision_on(input);
+	ok(d.plan == PLAN_RESUME_AND_WRAP && !d.plans[PLAN_RESTART].possible,
+	   "  whether one has been given up or not");
 
 	/* 215 rows on 210 pages and 70 of the tail, against 280 of the tail */
 	input = head_hot();
@@ -933,6 +941,7 @@ random_input(void)
 	input.has_record = !one_in(20);
 	input.may_leave_head = !one_in(3);
 	input.restarted_before = one_in(5);
+	input.aggressive = one_in(5);
 	input.must_verify = one_in(5);
 	input.set_complete = one_in(4);
 	input.reaping = input.set_complete && one_in(3);
@@ -1103,7 +1112,7 @@ test_any_input(void)
 		must(d.plan != PLAN_RESUME ||
 			 (input.may_leave_head && !input.must_verify && d.head_dead_at_most <= threshold),
 			 &leaves, "leaves the head", &input);
-		must(!in_auto || !input.restarted_before || d.plan != PLAN_RESTART,
+		must(!in_auto || !(input.restarted_before || input.aggressive) || d.plan != PLAN_RESTART,
 			 &twice, "restart twice", &input);
 		must(!in_auto || limited || input.must_verify || d.plan != PLAN_RESTART,
 			 &unlimited, "restart without need", &input);

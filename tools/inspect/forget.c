@@ -11,9 +11,6 @@
 #include "output.h"
 #include "server.h"
 
-/* A vacuum that is under way can take hours, and forgetting waits for it. */
-#define LONGEST_WAIT "10s"
-
 static void
 complain(const CycleRecord *cycle, const char *problem, const char *what_to_do)
 {
@@ -101,7 +98,6 @@ forget_table(const char *data_directory, const char *database, const char *probl
 		return false;
 	}
 
-	PQclear(PQexec(connection, "SET lock_timeout = '" LONGEST_WAIT "'"));
 	snprintf(oid, sizeof(oid), "%u", cycle->key.relation);
 	result = PQexecParams(connection, "SELECT vacuum_resume.forget($1::pg_catalog.regclass)",
 						  1, NULL, values, NULL, NULL, 0);

@@ -27,6 +27,9 @@
 #include "reader.h"
 #include "server.h"
 
+/* A vacuum that is under way, or whatever else has locked a table, can take hours. */
+#define LONGEST_WAIT "10s"
+
 /* Longest time from the start of the postmaster to when it calls itself started, in seconds */
 #define LONGEST_START 600
 
@@ -89,14 +92,15 @@ server_is_down(const char *data_directory)
 	return access(path, F_OK) != 0 && errno == ENOENT;
 }
 
-/* Let no name and no operator be anybody's but the server's own. */
+/* Let no name and no operator be anybody's but the server's own, and no lock last for hours. */
 static bool
-trust_nobody(PGconn *connection)
+settle(PGconn *connection)
 {
 	PGresult   *result = PQexec(connection, ALWAYS_SECURE_SEARCH_PATH_SQL);
 	bool		done = PQresultStatus(result) == PGRES_TUPLES_OK;
 
 	PQclear(result);
+	PQclear(PQexec(connection, "SET lock_timeout = '" LONGEST_WAIT "'"));
 	return done;
 }
 
@@ -171,7 +175,7 @@ server_connect(const char *data_directory, const char *database, const char **pr
 	}
 	if (PQstatus(connection) != CONNECTION_OK)
 		*problem = server_message(connection);
-	else if (!trust_nobody(connection))
+	else if (!settle(connection))
 		*problem = server_message(connection);
 	else if (!is_of_directory(connection, data_directory, lines[2]))
 		*problem = "the server that answers is not that of this data directory";
