@@ -5,6 +5,6 @@
 #ifndef PGVR_FUNCTIONS_H
 #define PGVR_FUNCTIONS_H
 
-extern void no_such_table(Oid relid) pg_attribute_noreturn();
+extern void no_such_table(Oid relid);
 
 #endif							/* PGVR_FUNCTIONS_H */
