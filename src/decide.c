@@ -427,7 +427,8 @@ estimate_rows(const DecisionInput *input, Situation *s)
 
 		/* what was scanned had all-visible pages in it if the tail has: compare like with like */
 		tail = s->unclean_then == 0 ? 0 : excess(dead_then, head) *
-			share(s->ahead_then + s->ahead_gaps_then, most(s->behind_then, (double) input->scanned_pages));
+			share(s->ahead_then + s->ahead_gaps_then,
+				  most(s->behind_then, (double) input->scanned_pages));
 	}
 	else
 	{
@@ -460,9 +461,10 @@ estimate_rows(const DecisionInput *input, Situation *s)
 		/* if it was counted anew, what is dead in all is dead on these pages */
 		if (is_known(input->dead_now) && s->fresh + s->unclean > 0)
 			per_page = most(per_page, excess(dead_now, s->pending_tids) / (s->fresh + s->unclean));
-		unknown = excess(most_new_rows_in_head(s, came), most(in_head, s->growth_behind * per_page));
-		head += most(in_head, s->growth_behind * per_page);
 		tail += most(came - in_head, (s->growth_ahead + s->unclean_appended) * per_page);
+		in_head = most(in_head, s->growth_behind * per_page);
+		unknown = excess(most_new_rows_in_head(s, came), in_head);
+		head += in_head;
 	}
 
 	/* pending TIDs that are dropped are dead rows of the head again */
@@ -746,7 +748,8 @@ reason_to_restart(const DecisionInput *input, const Situation *s, DecideReason *
 {
 	double		check = s->verify ? s->pending_pages * WORK_PER_VERIFIED_PAGE : 0;
 	double		head = (s->behind + s->behind_gaps) * WORK_PER_SCANNED_PAGE;
-	double		tail = (least(s->ahead, s->ahead_then) + s->ahead_gaps_then) * WORK_PER_SCANNED_PAGE;
+	double		tail = (least(s->ahead, s->ahead_then) + s->ahead_gaps_then) *
+		WORK_PER_SCANNED_PAGE;
 	double		by_restart;
 	double		by_resuming;
 

@@ -202,8 +202,9 @@ left_below(VacuumRun *run)
 
 /*
  * While pg_stat's count of dead rows goes on, it counts what the cycle has removed as well
- * as what is left.  So what it counts beyond the first is left: at least if all row
- * pointers that were dead already when they were collected are in it, at most if none is.
+ * as what is left, so the rest is left.  The rows that row pointers stood for which were
+ * dead before they were collected may have been removed in that sense or may not: hence
+ * there is a least and a most.
  * Those that are reported elsewhere are not meant.  pages: that have a dead row at least.
  */
 static double
@@ -216,7 +217,10 @@ within_what_is_counted(const VacuumRun *run, const RowCounts *now, double rows, 
 
 	if (!facts_same_count(&run->cycle.base.estimate.rows_at_start, now))
 		return rows;
-	rows = Min(rows, Max(counted - removed, pages));
+
+	/* if more is removed than that, there are rows of which it does not know, as after a crash */
+	if (counted >= removed)
+		rows = Min(rows, Max(counted - removed, pages));
 	return Max(rows, counted - Max(removed, collected));
 }
 

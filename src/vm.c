@@ -117,7 +117,8 @@ count_gaps(uint64 skippable, int nblocks, BlockNumber *run)
 				last;
 	int			gaps;
 
-	StaticAssertStmt(BLOCKS_PER_WORD <= MIN_SKIPPED_BLOCKS, "runs within a word must be short ones");
+	StaticAssertStmt(BLOCKS_PER_WORD <= MIN_SKIPPED_BLOCKS,
+					 "runs within a word must be short ones");
 	if (missing == 0)
 	{
 		*run += nblocks;
