@@ -249,17 +249,19 @@ indexes_vacuum(VacuumRun *run)
 static IndexBulkDeleteResult *
 earlier_result(VacuumRun *run, int i)
 {
-	IndexBulkDeleteResult *earlier = run->earlier_results[i];
-
 	if (run->indexes[i]->rd_rel->relam == GIN_AM_OID)
 		return NULL;
+	return run->earlier_results[i];
+}
 
-	/* exact no longer, if there are more rows by now than there were entries then */
-	if (earlier != NULL && run->indexes[i]->rd_indextuple != NULL &&
-		heap_attisnull(run->indexes[i]->rd_indextuple, Anum_pg_index_indpred, NULL) &&
-		run->new_rel_tuples > 1.01 * earlier->num_index_tuples)
-		earlier->estimated_count = true;
-	return earlier;
+/* Has an index fewer entries than the table has rows now, though each row wants one? */
+static bool
+lacks_entries(VacuumRun *run, int i, double entries)
+{
+	HeapTuple	definition = run->indexes[i]->rd_indextuple;
+
+	return definition != NULL && heap_attisnull(definition, Anum_pg_index_indpred, NULL) &&
+		run->new_rel_tuples > 1.01 * entries;
 }
 
 /* Let one index clean up after itself. */
@@ -267,15 +269,29 @@ static void
 clean_up_index(VacuumRun *run, int i, bool estimated)
 {
 	RunPosition previous = run_enter(run, RUN_CLEANING_UP_INDEX, InvalidBlockNumber);
+	IndexBulkDeleteResult *earlier = NULL;
+	double		earlier_entries = 0;
 	IndexVacuumInfo info;
 
 	run->position.index_name = run->index_names[i];
 
 	server_init_index_info(&info, run->indexes[i], run->rel, run->new_rel_tuples, estimated,
 						   run->strategy);
-	if (run->index_results[i] == NULL)
-		run->index_results[i] = earlier_result(run, i);
+	if (run->index_results[i] == NULL && (earlier = earlier_result(run, i)) != NULL)
+	{
+		earlier_entries = earlier->num_index_tuples;
+		run->index_results[i] = earlier;
+	}
 	run->index_results[i] = vac_cleanup_one_index(&info, run->index_results[i]);
+
+	/*
+	 * Rows may have been added since that count, which then is exact no longer.
+	 * It is another one if the cleanup has counted: BRIN does, and it counts
+	 * ranges, in bulk deletion none at all.  (No cleanup reads the flag.)
+	 */
+	if (earlier != NULL && run->index_results[i] == earlier &&
+		earlier->num_index_tuples == earlier_entries && lacks_entries(run, i, earlier_entries))
+		earlier->estimated_count = true;
 
 	run->position = previous;
 }
