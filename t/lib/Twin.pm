@@ -106,6 +106,11 @@ use constant {
 # Forks and the file name suffix of each
 my %forks = (main => '', fsm => '_fsm', vm => '_vm', init => '_init');
 
+# Room for all pages of all databases, where parallel workers take part: if buffers
+# had to be given to other pages, which ones those are would depend on all that was read
+# before, and so on how the workers of an earlier vacuum took turns.
+my $shared_buffers = '256MB';
+
 # A masked page header begins with this: pd_lsn (8 bytes), pd_checksum (2)
 my $mask = "\0" x 10;
 
@@ -131,14 +136,14 @@ sub new
 
 	# Full page images, dirtied pages and the order of WAL depend on when a
 	# checkpoint or the background writer comes by: let neither come.
-	$node->append_conf('postgresql.conf', <<'EOC');
+	$node->append_conf('postgresql.conf', <<"EOC");
 autovacuum = off
 bgwriter_lru_maxpages = 0
 checkpoint_timeout = 1d
 max_wal_size = 8GB
 wal_recycle = off
 wal_level = replica
-shared_buffers = 64MB
+shared_buffers = $shared_buffers
 max_connections = 20
 max_prepared_transactions = 5
 max_parallel_maintenance_workers = 0
@@ -635,6 +640,12 @@ sub compare
 	$self->wait_for_sessions;
 	my @facts = differing_lines(map { $self->all_facts($_) } $self->nodes);
 	my @relations = map { $self->relations($_) } $self->nodes;
+	foreach my $node (%{ $self->{parallel_tables} } ? $self->nodes : ())
+	{
+		$node->safe_psql('postgres',
+			"SELECT sum(pg_database_size(oid)) < pg_size_bytes('$shared_buffers') FROM pg_database") eq 't'
+		  or die "$self->{name}: more pages than buffers\n";
+	}
 
 	$_->stop foreach $self->nodes;
 
