@@ -25,7 +25,9 @@ extern uint64_t instance_store_epoch(void);
 extern void instance_store_replaced(void);
 extern uint64_t instance_store_stamp(void);
 extern void instance_store_is_at(uint64_t stamp);
-extern void instance_store_seen(bool seen);
+extern void instance_store_seen(void);
+extern void instance_store_lost(void);
+extern void instance_outlive_lost_store(void);
 extern bool instance_store_was_seen(void);
 extern bool instance_store_is_from_the_future(void);
 

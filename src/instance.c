@@ -73,6 +73,9 @@
 #define NOTE_FORMAT 2
 #define CONTROL_PATH "global/pg_control"
 
+/* For a note that may have any redo location */
+#define UNKNOWN_REDO PG_UINT64_MAX
+
 /* What the note says */
 typedef struct Note
 {
@@ -98,8 +101,8 @@ typedef struct InstanceShared
 	uint64		boot;			/* set once, likewise */
 	bool		store_is_from_the_future;	/* until it is replaced, under the lock */
 	bool		store_was_seen; /* there has been a store in this server's life */
-	bool		no_note;		/* no note on disk can be believed; under the lock */
-	bool		noted;			/* there is a note of ours that says running; likewise */
+	XLogRecPtr	noted_redo;		/* of our note that says running, if there is one */
+	XLogRecPtr	missing_redo;	/* likewise of those that have been moved away */
 	bool		records_known;	/* has the filter a bit for each record there is? */
 	pg_atomic_uint64 filter[FILTER_WORDS];
 } InstanceShared;
@@ -308,27 +311,51 @@ write_note(const Note *note)
 	return sync_directory();
 }
 
-/* Make sure that no note can be believed any more, whatever it takes. */
+/* Could a note that says running, with this redo location, be proof after a crash? */
 static bool
-destroy_note(bool was_noted)
+can_be_proof(XLogRecPtr redo)
+{
+	ControlFileData control;
+
+	return !XLogRecPtrIsInvalid(redo) &&
+		(redo == UNKNOWN_REDO || !read_control(&control) || control.checkPointCopy.redo == redo);
+}
+
+/*
+ * Make sure that no note can be believed any more, whatever it takes.  Returns
+ * whether that is certain; if not, it is once the redo location has moved.  Called
+ * with the store lock.
+ */
+static bool
+destroy_note(void)
 {
 	int			fd;
-	bool		emptied;
+	bool		gone = false;
 
-	/* the name must be gone for good before anything rests on it */
 	if (unlink(NOTE_PATH) == 0)
-		return sync_directory();
-	/* a note that we wrote and that is gone has been moved away, and can come back */
-	if (errno == ENOENT)
-		return !was_noted;
-
+	{
+		/* the name must be gone for good before anything rests on it */
+		gone = true;
+		if (!sync_directory())
+			shared->missing_redo = shared->noted_redo;
+	}
+	else if (errno == ENOENT)
+	{
+		/* one that we wrote has been moved away, and can come back */
+		gone = true;
+		if (!XLogRecPtrIsInvalid(shared->noted_redo))
+			shared->missing_redo = shared->noted_redo;
+	}
 	/* a directory that cannot be written to may still have a file that can */
-	fd = BasicOpenFile(NOTE_PATH, O_WRONLY | O_TRUNC | PG_BINARY);
-	if (fd < 0)
-		return false;
-	emptied = pg_fsync(fd) == 0;
-	close(fd);
-	return emptied;
+	else if ((fd = BasicOpenFile(NOTE_PATH, O_WRONLY | O_TRUNC | PG_BINARY)) >= 0)
+	{
+		gone = pg_fsync(fd) == 0;
+		close(fd);
+	}
+
+	if (gone)
+		shared->noted_redo = InvalidXLogRecPtr;
+	return !can_be_proof(shared->noted_redo) && !can_be_proof(shared->missing_redo);
 }
 
 /* Is the store that the note stands for at its place? */
@@ -467,7 +494,8 @@ choose_id(void)
 		draw_random(&shared->boot, sizeof(shared->boot));
 
 	memcpy(shared->id, own_id, INSTANCE_ID_BYTES);
-	shared->noted = keep && !note.shut_down;
+	if (keep && !note.shut_down)
+		shared->noted_redo = note.lsn;
 }
 
 static void
@@ -592,7 +620,6 @@ instance_note(void)
 {
 	ControlFileData control;
 	Note		note;
-	bool		was_noted = shared->noted;
 
 	Assert(LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
 
@@ -606,18 +633,58 @@ instance_note(void)
 		note.stamp = pg_atomic_read_u64(&enduring->stamp);
 		note.shut_down = false;
 		note.lsn = control.checkPointCopy.redo;
+		/* even if this fails it may be there, only not for good */
+		shared->noted_redo = note.lsn;
 		if (write_note(&note))
-		{
-			shared->noted = true;
-			shared->no_note = false;
 			return true;
-		}
 	}
+	return destroy_note();
+}
 
-	/* even the new one may be there, only not for good */
-	shared->noted = false;
-	shared->no_note = destroy_note(was_noted);
-	return shared->no_note;
+/*
+ * Wait until no note that has been moved away, or could not be removed, can be
+ * believed any more: it proves nothing once the redo location has moved.  (After a
+ * clean stop the generation tells.)  Throws if the checkpoint fails.
+ */
+static void
+outlive_notes(void)
+{
+	XLogRecPtr	missing = shared->missing_redo;
+
+	RequestCheckpoint(CHECKPOINT_FORCE | CHECKPOINT_IMMEDIATE | CHECKPOINT_WAIT);
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	/* or else more has been lost meanwhile */
+	if (shared->missing_redo == missing)
+		shared->missing_redo = InvalidXLogRecPtr;
+	LWLockRelease(shared->lock);
+}
+
+/*
+ * The store has been moved away, with a note or without.  Whoever noticed may have
+ * had to go at once; so who comes next and can wait has to call instance_outlive_lost_store().
+ */
+void
+instance_store_lost(void)
+{
+	ControlFileData control;
+
+	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
+	shared->missing_redo = read_control(&control) ? control.checkPointCopy.redo : UNKNOWN_REDO;
+	shared->store_was_seen = false;
+	LWLockRelease(shared->lock);
+}
+
+/*
+ * Make sure that a lost store will not be believed if it comes back: to be called
+ * before anything is done to a table that it may have a record of.  Can take a
+ * checkpoint, which may throw.
+ */
+void
+instance_outlive_lost_store(void)
+{
+	if (!XLogRecPtrIsInvalid(shared->missing_redo))
+		outlive_notes();
 }
 
 /*
@@ -633,29 +700,17 @@ bool
 instance_distrust(bool may_wait)
 {
 	bool		certain;
-	bool		was_noted;
 
 	LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-	was_noted = shared->noted;
 	pg_atomic_fetch_add_u64(&enduring->generation, 1);
-	shared->noted = false;
-	certain = shared->no_note || destroy_note(was_noted);
-	shared->no_note = certain;
+	certain = destroy_note();
 	LWLockRelease(shared->lock);
 
-	/*
-	 * A note that cannot be got rid of proves nothing any more once the redo
-	 * location has moved.  (After a clean stop the generation tells.)
-	 */
 	if (!certain && may_wait)
 	{
-		RequestCheckpoint(CHECKPOINT_FORCE | CHECKPOINT_IMMEDIATE | CHECKPOINT_WAIT);
-		LWLockAcquire(shared->lock, LW_EXCLUSIVE);
-		shared->no_note = !shared->noted;
-		LWLockRelease(shared->lock);
+		outlive_notes();
 		certain = true;
 	}
-
 	return certain;
 }
 
@@ -678,7 +733,6 @@ instance_store_replaced(void)
 	Assert(LWLockHeldByMeInMode(shared->lock, LW_EXCLUSIVE));
 	pg_atomic_fetch_add_u64(&shared->store_epoch, 1);
 	shared->store_is_from_the_future = false;
-	shared->noted = false;		/* the note is of the old one */
 	shared->store_was_seen = false;
 }
 
@@ -697,11 +751,11 @@ instance_store_is_at(uint64_t stamp)
 	pg_atomic_write_u64(&enduring->stamp, stamp);
 }
 
-/* Say that the store has been opened, or that it is lost. */
+/* Say that the store has been opened. */
 void
-instance_store_seen(bool seen)
+instance_store_seen(void)
 {
-	shared->store_was_seen = seen;
+	shared->store_was_seen = true;
 }
 
 /* Has there been a store in this server's life that nobody has missed yet? */

@@ -480,6 +480,7 @@ save_progress(VacuumRun *run, CycleStop stop)
 	if (result == STORE_REPLACED)
 	{
 		cycle->rewrite_chunks = true;
+		record = describe(run, stop);	/* nothing older is trusted, if the store was lost */
 		result = write_record(run, &record);
 	}
 	if (result == STORE_FULL && !cycle->pending_lost)

@@ -156,7 +156,9 @@ failed(const char *what, int error)
 static bool
 set_aside(const char *why)
 {
-	if (rename(DATA_PATH, SET_ASIDE_PATH) != 0 && errno != ENOENT)
+	bool		renamed = rename(DATA_PATH, SET_ASIDE_PATH) == 0;
+
+	if (!renamed && errno != ENOENT)
 	{
 		snprintf(last_error, sizeof(last_error), "could not rename \"%s\": %s", DATA_PATH,
 				 strerror(errno));
@@ -165,7 +167,10 @@ set_aside(const char *why)
 	(void) unlink(LOCK_PATH);
 	(void) unlink(IDENTITY_PATH);
 	instance_store_replaced();
-	snprintf(set_aside_reason, sizeof(set_aside_reason), "%s", why);
+	if (renamed)
+		snprintf(set_aside_reason, sizeof(set_aside_reason), "%s", why);
+	else
+		lost_store = true;		/* somebody else moved it away */
 	return true;
 }
 
@@ -226,6 +231,18 @@ value_of(const void *data, size_t bytes)
 }
 
 /*
+ * Note the state that has been committed.  A store that has just been moved away has
+ * to be made anew, as one that was missed from the start.
+ */
+static int
+note_state(void)
+{
+	if (instance_note())
+		return 0;
+	return data_file_exists() ? NOT_NOTED : OTHER_STATE;
+}
+
+/*
  * Commit a change of what the store says of tables, with a stamp of its own, and
  * note that this is the latest state now.  Ends the transaction.  Called with the
  * store lock.
@@ -257,7 +274,7 @@ commit(Store *opened, MDB_txn *txn)
 	instance_store_is_at(stamp.stamp);
 	if (mdb_env_get_fd(opened->env, &file) == 0 && !store_file_is_at(file, number))
 		return OTHER_STATE;
-	return instance_note() ? 0 : NOT_NOTED;
+	return note_state();
 }
 
 /* Open the named databases; if the store is new, make them and give it a stamp. */
@@ -379,7 +396,7 @@ open_environment(bool *damaged)
 		mdb_env_close(opening.env);
 		return failed("could not look at the store", errno);
 	}
-	instance_store_seen(true);
+	instance_store_seen();
 	store = opening;
 	return STORE_OK;
 }
@@ -525,8 +542,7 @@ begin(unsigned int flags, MDB_txn **txn)
 			else
 			{
 				instance_store_is_at(found.stamp);
-				if (!instance_note())
-					error = NOT_NOTED;
+				error = note_state();
 			}
 		}
 		if (error != 0)
@@ -554,6 +570,7 @@ perform(const Request *request)
 	volatile StoreResult result;
 	volatile bool faulty = false;
 	bool		replaced_meanwhile;
+	bool		can_wait;
 	uint64		epoch;
 
 	HOLD_INTERRUPTS();
@@ -611,16 +628,20 @@ perform(const Request *request)
 				 damaged ? errhint("If this happens again, check the storage of the data directory.") : 0));
 	}
 
+	/* an error can be thrown; not so at exit, or while a transaction commits */
+	can_wait = !proc_exit_inprogress && IsTransactionState();
+
 	/* what is gone may come back, with records of what has happened otherwise since */
 	if (lost_store)
 	{
 		ereport(LOG,
 				(errmsg("pg_vacuum_resume's store was removed or replaced while the server was running"),
 				 errdetail("No saved progress is trusted any more.")));
-		instance_store_seen(false);
-		/* not where an error could not be thrown: at exit, or while a transaction commits */
-		(void) instance_distrust(!proc_exit_inprogress && IsTransactionState());
+		instance_store_lost();
+		(void) instance_distrust(can_wait);
 	}
+	else if (can_wait)
+		instance_outlive_lost_store();
 	return result;
 }
 
