@@ -77,6 +77,7 @@ foreach my $phase ('scanning heap', 'vacuuming heap')
 foreach my $story (
 	[ 'in a save', 'ours' ],
 	[ 'between saves', 'ours' ],
+	[ 'between saves', 'one that goes on' ],
 	[ 'between saves', 'a session' ],
 	[ 'between saves', q{the server's} ])
 {
@@ -98,7 +99,21 @@ foreach my $story (
 			$session = $node->background_psql('postgres');
 			$session->query_safe('SELECT count(*) FROM vacuum_resume.progress');
 		}
+		my $vacuum;
+		if ($first eq 'one that goes on')
+		{
+			# its next save makes a new store before it says that the old one is missed
+			make_table($node, 'going_on', pages => 300, dead => 'k % 3 = 0');
+			$vacuum = start_vacuum($node, 'going_on', set => [ $Resume::slowly, $Resume::saving ]);
+			wait_for_phase($node, 'going_on', 'scanning heap', 'heap_blks_scanned > 50');
+		}
 		$move{$when}->();
+		if ($vacuum)
+		{
+			stop_vacuum($node, 'going_on', vacuum => $vacuum, way => 'cancel',
+				phase => 'scanning heap', when => 'heap_blks_scanned > 150');
+			push @tables, 'going_on';
+		}
 		if ($session)
 		{
 			$session->query_safe("VACUUM $_") foreach reverse @tables;
@@ -109,7 +124,7 @@ foreach my $story (
 			careful_vacuum($node, $table,
 				set => [ $first =~ /server/ ? 'vacuum_resume.enabled = off' : () ]);
 			has_no_dead_rows($node, $table);
-			reuse_rows($node, $table);
+			reuse_rows($node, $table) if $table ne 'going_on';
 		}
 		ok(-e $away && !-e $trap, 'the store is away');
 		like(log_since($node, $log), $missed, '  and missed');
