@@ -22,6 +22,7 @@
 #include "postmaster/autovacuum.h"
 #include "storage/bufmgr.h"
 #include "storage/itemptr.h"
+#include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
 #include "cycle.h"
@@ -210,6 +211,33 @@ some_are_done(VacuumRun *run)
 }
 
 /*
+ * Empty the pending list of GIN indexes that are about to be vacuumed once more.
+ *
+ * A bulk deletion does not look into that list, and GIN empties it only in the first
+ * one of a vacuum (checked in the source of 15 to 18).  A row that was inserted and
+ * rolled back since has its entries there, and is dead already: once it is reaped they
+ * would lead to another row.  The server takes that risk when memory is short; we have
+ * a second pass whenever a run begins with pending TIDs and then finds more.
+ */
+static void
+empty_pending_lists(VacuumRun *run)
+{
+	for (int i = 0; i < run->nindexes; i++)
+	{
+		RunPosition previous;
+
+		if (run->indexes[i]->rd_rel->relam != GIN_AM_OID || cycle_index_is_done(run, i))
+			continue;
+		previous = run_enter(run, RUN_VACUUMING_INDEX, InvalidBlockNumber);
+		run->position.index_name = run->index_names[i];
+		/* here, as workers' bulk deletions are out of our hands; VACUUM runs as the table's owner */
+		(void) DirectFunctionCall1(gin_clean_pending_list,
+								   ObjectIdGetDatum(RelationGetRelid(run->indexes[i])));
+		run->position = previous;
+	}
+}
+
+/*
  * Remove the collected dead TIDs from all indexes that are not done with them.
  *
  * They may be reaped only if the pass is complete.  It can also be ended by the
@@ -227,6 +255,9 @@ indexes_vacuum(VacuumRun *run)
 		return INDEX_PASS_FAILSAFE;
 
 	pgstat_progress_update_param(PROGRESS_VACUUM_PHASE, PROGRESS_VACUUM_PHASE_VACUUM_INDEX);
+
+	if (run->done.index_passes > 0)
+		empty_pending_lists(run);
 
 	/* workers know nothing of indexes that are done, so such a pass is finished without */
 	if (run->index_workers == NULL || some_are_done(run))
