@@ -182,7 +182,7 @@ $node->safe_psql(
 subtest 'killed in one of several stretches' => sub {
 	my $lsn = $node->lsn('insert');
 	stop_vacuum($node, 'many', way => 'kill_backend',
-		set => [ 'vacuum_cost_delay = 0.5', $Resume::saving ],
+		set => [ $Resume::slowly, $Resume::saving ],
 		phase => 'vacuuming heap', when => 'heap_blks_vacuumed >= 300');
 	my $reaped = pages_reaped($node, 'many', $lsn);
 	my $rest = vacuum($node, 'many');
