@@ -119,14 +119,9 @@ foreach my $phase ('scanning heap', 'vacuuming heap')
 	subtest "gone while $phase" => sub {
 		my $table = $phase =~ s/ /_/r;
 		my $log = log_end($node);
-		my $counter = $phase eq 'scanning heap' ? 'heap_blks_scanned' : 'heap_blks_vacuumed';
 
-		make_table($node, $table, pages => 300, dead => 'k % 3 = 0');
-		my $vacuum = start_vacuum($node, $table, set => [ $Resume::slowly, $Resume::saving ]);
-		wait_for_phase($node, $table, $phase, "$counter > 50");
-		rename $dir, $away or die "cannot move $dir: $!";
-		stop_vacuum($node, $table, vacuum => $vacuum, way => 'cancel', phase => $phase,
-			when => "$counter > 150");
+		lose_store_while($node, $table, $phase,
+			sub { rename $dir, $away or die "cannot move $dir: $!" });
 		like(log_since($node, $log), $missed, 'the vacuum has noticed');
 		ok(-e "$dir/data.mdb", '  and made a new store');
 

@@ -47,14 +47,8 @@ foreach my $phase ('scanning heap', 'vacuuming heap')
 	subtest "in a save while $phase" => sub {
 		my $table = $phase =~ s/ /_/r;
 		my $log = log_end($node);
-		my $counter = $phase eq 'scanning heap' ? 'heap_blks_scanned' : 'heap_blks_vacuumed';
 
-		make_table($node, $table, pages => 300, dead => 'k % 3 = 0');
-		my $vacuum = start_vacuum($node, $table, set => [ $Resume::slowly, $Resume::saving ]);
-		wait_for_phase($node, $table, $phase, "$counter > 50");
-		$move{'in a save'}->();
-		stop_vacuum($node, $table, vacuum => $vacuum, way => 'cancel', phase => $phase,
-			when => "$counter > 150");
+		lose_store_while($node, $table, $phase, $move{'in a save'});
 		ok(-e $away && !-e $trap, 'a save has lost its store');
 		like(log_since($node, $log), $missed, '  which the vacuum has noticed');
 		my $record = record($node, $table);
@@ -99,20 +93,15 @@ foreach my $story (
 			$session = $node->background_psql('postgres');
 			$session->query_safe('SELECT count(*) FROM vacuum_resume.progress');
 		}
-		my $vacuum;
 		if ($first eq 'one that goes on')
 		{
 			# its next save makes a new store before it says that the old one is missed
-			make_table($node, 'going_on', pages => 300, dead => 'k % 3 = 0');
-			$vacuum = start_vacuum($node, 'going_on', set => [ $Resume::slowly, $Resume::saving ]);
-			wait_for_phase($node, 'going_on', 'scanning heap', 'heap_blks_scanned > 50');
-		}
-		$move{$when}->();
-		if ($vacuum)
-		{
-			stop_vacuum($node, 'going_on', vacuum => $vacuum, way => 'cancel',
-				phase => 'scanning heap', when => 'heap_blks_scanned > 150');
+			lose_store_while($node, 'going_on', 'scanning heap', $move{$when});
 			push @tables, 'going_on';
+		}
+		else
+		{
+			$move{$when}->();
 		}
 		if ($session)
 		{

@@ -38,7 +38,7 @@ use Test::More;
 
 our @EXPORT = qw(
   %small @everywhere store slice late_slice stop_at careful_vacuum count_warnings
-  has_no_dead_rows reuse_rows works_again live_through
+  has_no_dead_rows reuse_rows works_again live_through lose_store_while
 );
 
 # A table that takes two slices to scan; each page has six or seven dead rows.
@@ -312,6 +312,30 @@ sub live_through
 	  if $trouble->{says};
 	works_again($node, $tables[0]);
 	$node->safe_psql('postgres', "DROP TABLE $_") foreach @tables;
+	return;
+}
+
+=pod
+
+=item lose_store_while($node, $table, $phase, $lose)
+
+A vacuum of a new table, which saves all the time, loses its store in a phase of
+pg_stat_progress_vacuum, by what the function $lose does, and some time later is
+cancelled.
+
+=cut
+
+sub lose_store_while
+{
+	my ($node, $table, $phase, $lose) = @_;
+	my $counter = $phase eq 'scanning heap' ? 'heap_blks_scanned' : 'heap_blks_vacuumed';
+
+	make_table($node, $table, pages => 300, dead => 'k % 3 = 0');
+	my $vacuum = start_vacuum($node, $table, set => [ $Resume::slowly, $Resume::saving ]);
+	wait_for_phase($node, $table, $phase, "$counter > 50");
+	$lose->();
+	stop_vacuum($node, $table, vacuum => $vacuum, way => 'cancel', phase => $phase,
+		when => "$counter > 150");
 	return;
 }
 
